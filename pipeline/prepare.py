@@ -1,6 +1,7 @@
 """The one doorway to work: `ready` brings a graph into the state that every command needs."""
 
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -73,8 +74,10 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
         checked = fingerprint(file, values)
         wrong = [] if kept.exists() and kept.read_text() == checked else list(wrong_values(file, values))
     if wrong:
-        source = compose.source(file.parent)
-        beside = f" (composed: change {source})" if source else ""
+        beside = ""
+        if source := compose.source(file.parent):
+            beside = f" (composed: change {source})"
+            wrong = [re.sub(r"^paths\.([\w-]+)", r"tasks.\1.path", line) for line in wrong]
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
@@ -94,7 +97,8 @@ def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[st
             yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
         elif inputs and not compose.MADE.match(path):
             if not (file.parent / path).exists():
-                source = value_of(f"{key.removesuffix('path')}source", values)
+                owner = key.replace("paths.", "tasks.", 1) if key.startswith("paths.") else key.removesuffix(".path")
+                source = value_of(f"{owner}.source", values)
                 yield f"{key}: {path} does not exist{way_to((file.parent / path).resolve(), source, file.parent)}"
             yield from errors(require_followed, file.parent / path)
 

@@ -27,20 +27,15 @@ class Params(schema.Section):
     smoothing: SmoothingSettings
 
 
-def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, source: str, params: Params) -> str:
+def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, params: Params) -> str:
     model, comparison = load(choice).to(device.best()), known.read(choice).of(task)
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
-    root = source if os.path.isabs(source) else os.path.relpath(source, output)  # so that the folder may be shared
-    facts = {
-        "model": digest(choice),
-        "dim": str(model.dim),
-        "root": root,
-        "images": "",
-        "comparison": comparison.to_json(),
-    }
-    facts |= {"folder": os.path.relpath(choice, output)}
+    # Where the originals lie is another place in each clone: a search asks params.yaml.
+    places = {"root": os.path.relpath(images, output), "folder": os.path.relpath(choice, output)}
+    model_facts = {"model": digest(choice), "dim": str(model.dim)}
+    facts = model_facts | {"images": "", "comparison": comparison.to_json()} | places
     columns = {"path": paths, "embedding": comparison.plain(vectors)}
     with outputs.folder(output) as folder:
         if comparison.smoothing.strength and len(paths) > 1:

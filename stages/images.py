@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints
 
 from polygrain.config import schema
-from polygrain.config.lists import Lists
+from polygrain.config.lists import Lists, Task
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.sources import archive, folder, installed, names
@@ -143,9 +143,9 @@ def write_pixels(
     return stored, rejected
 
 
-def streamed(raw: Path, output: Path, task: str, source: str, params: Params, lists: Lists) -> str:
+def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> str:
     """`main` for a stream: finished shards stay in `.work` until all are there."""
-    spec = lists.tasks[task]
+    source = spec.source
     images = stream.find(raw, source, spec.files)
     kept = work.folder("images", task, [source, spec.files, params, images.place.root, images.place.digest], [])
     ingestion = Ingestion(kept, params.side, params.coding)
@@ -212,16 +212,18 @@ def table_of(rows: list[tuple], unseen: bool, params: Params) -> pa.Table:
     return pa.Table.from_pylist(records, TABLE)
 
 
-def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lists: Lists) -> str:
+def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) -> str:
     """Ingests one task; `raw` is its folder, file or listing, for an embedded source versions.yaml."""
+    spec = lists.tasks[task]
+    source = spec.source
     if source in names.STREAMS:
-        return streamed(raw, output, task, source, params, lists)
+        return streamed(raw, output, task, params, spec)
     is_public = source in names.PUBLIC
     with (
         outputs.folder(output) as partial,
         archive.opened(raw, partial / "unpacked") if source in ("folder", "splits") else nullcontext(raw) as place,
     ):
-        candidates = find(raw, place, source, lists.tasks[task].unseen, params)
+        candidates = find(raw, place, source, spec.unseen, params)
         training = [path for path, row in candidates.rows.items() if row.split == "train"]
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}
@@ -233,7 +235,7 @@ def main(raw: Path, output: Path, *, task: str, source: str, params: Params, lis
         if not stored:
             raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
         rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
-        table = table_of(rows, lists.tasks[task].unseen, params)
+        table = table_of(rows, spec.unseen, params)
         pq.write_table(table, partial / "table.parquet")
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
         for share, paths in listed.items():

@@ -25,10 +25,10 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(world: Path, output: Path, comparison: Comparison, source: str = "my/dots") -> str:
+def run(world: Path, output: Path, comparison: Comparison) -> str:
     Known({"dots": comparison}).write(world / "choice")
     folders = world / "images/dots", world / "choice", world / "features/dots"
-    return main(*folders, output, task="dots", source=source, params=PARAMS)
+    return main(*folders, output, task="dots", params=PARAMS)
 
 
 def test_main__rows_are_as_the_model_compares(world: Path, monkeypatch) -> None:
@@ -44,11 +44,14 @@ def test_main__rows_are_as_the_model_compares(world: Path, monkeypatch) -> None:
     vectors = embed(model, open_pixels(world / "images", ["dots"]), rows, 16, "float32", "test")
     np.testing.assert_allclose(plain.vectors(rows), comparison.query(vectors), atol=1e-3)
     np.testing.assert_allclose(smoothed.vectors(rows), comparison.rows(vectors), atol=2e-3)
-    assert plain.paths[9] == "1/1.png" and plain.root.resolve() == world / "my/dots"
+    assert plain.paths[9] == "1/1.png" and plain.root.resolve() == world / "images/dots"
+    for path in ("my/dots", "/elsewhere"):  # as each clone has it, now
+        (world / "params.yaml").write_text(f"paths: {{dots: {path}}}\n")
+        assert read(Path("data/gallery/dots/embeddings.parquet")).root.absolute() == world / path
     assert smoothed.comparison == comparison
 
 
 def test_main__unsmoothed_images_are_plain(world: Path) -> None:
-    assert "plain" in run(world, world / "out", Comparison(), source="/elsewhere")
+    assert "plain" in run(world, world / "out", Comparison())
     plain = read_of(world / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
-    assert len(plain) == 48 and plain.comparison.is_plain and plain.root == Path("/elsewhere")
+    assert len(plain) == 48 and plain.comparison.is_plain

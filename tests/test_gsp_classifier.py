@@ -125,7 +125,7 @@ def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path)
         file.rename(place / file.name)
 
     def change(values):
-        values["tasks"] = {"imagenet": {"source": "splits", "path": "raw/imagenet"}}
+        values |= {"tasks": {"imagenet": {"source": "splits"}}, "paths": {"imagenet": "raw/imagenet"}}
         one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
         values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
         small = {"resnet50v2": {"architecture": "test_resnet", "side": 32}}

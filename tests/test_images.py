@@ -42,9 +42,9 @@ def ingest(
     raw: Path, output: Path, source: str = "folder", params: images.Params = PARAMS, unseen: bool = False
 ) -> tuple[np.ndarray, list[dict], dict[str, str], str]:
     # A source that the lists would refuse must be refused by the stage too.
-    task = Task.model_construct(source=source, path=str(raw), unseen=unseen)
+    task = Task.model_construct(source=source, unseen=unseen)
     lists = small.lists().model_copy(update={"tasks": {"t": task}})
-    message = images.main(raw, output, task="t", source=source, params=params, lists=lists)
+    message = images.main(raw, output, task="t", params=params, lists=lists)
     pixels = arrays.open(output / "pixels.zarr")
     with (output / "rejected.csv").open(newline="", encoding="utf-8") as file:
         rejected = {line["path"]: line["reason"] for line in csv.DictReader(file)}

@@ -35,8 +35,7 @@ def test_profile__is_the_paper_and_nothing_is_missing() -> None:
 
 def shrink(values: dict) -> None:
     """The profile's own tasks with a small encoder."""
-    for task, item in values["tasks"].items():
-        item["path"] = f"data/raw/{task}"
+    values["paths"] = {task: f"data/raw/{task}" for task in values["tasks"]}
     values["images"] |= {"side": 48, "published_counts": False}
     values["encoder"] = {"source": "folder", "path": "../../encoders/vit48", "resize": 48}
     values["encoder"] |= {"architecture": None, "side": None, "crop": None, "kwargs": {}, "mean": None, "std": None}

@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> tuple[Path, Path, Lists]:
     models = {"encoder": "encoder", "k4": "adaptor/k4", "k8": "adaptor/k8", "neighbour": "fusion/neighbour"}
     supervised = {"cub-one": {"on": "cub", "how": "one"}, "all-full": {"on": "all", "how": "full"}}
     models |= {name: f"supervised_model/{name}" for name in supervised}
-    tasks = {"cub": {"source": "cub", "path": "x"}, "dtd": {"source": "dtd", "path": "x", "unseen": True}}
+    tasks = {"cub": {"source": "cub"}, "dtd": {"source": "dtd", "unseen": True}}
     items = lists(tasks=tasks, supervised_models=supervised, models=models, mrt=["tables"])
     rows = {
         model: {
@@ -92,7 +92,7 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
 
 def test_main__a_task_of_other_images_is_compared_with_nothing(world, tmp_path: Path) -> None:
     images, evaluation, items = world
-    tasks = {"cub": {"source": "folder", "path": "x"}, "dtd": {"source": "dtd", "path": "x", "unseen": True}}
+    tasks = {"cub": {"source": "folder"}, "dtd": {"source": "dtd", "unseen": True}}
     metrics = run((images, evaluation, lists(**items.model_dump() | {"tasks": tasks})), tmp_path / "out")
     for number in (2, 3, 5):
         cells = [row["cub"] for row in metrics[f"table {number}"].values()]

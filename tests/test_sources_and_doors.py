@@ -97,10 +97,10 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         if found.listing:
             raw = root / "shoes.json"
             raw.write_text(found.listing)
-        task = Task.model_construct(source=found.source, path=str(raw), unseen=False, files=found.files)
+        task = Task.model_construct(source=found.source, unseen=False, files=found.files)
         lists = small.lists().model_copy(update={"tasks": {"shoes": task}})
         params = test_images.PARAMS.model_copy(update={"side": small.SIZE, "protocol": "collection", "queries": 0.4})
-        words = {"task": "shoes", "source": found.source, "params": params, "lists": lists}
+        words = {"task": "shoes", "params": params, "lists": lists}
         images.main(raw, data / "images/shoes", **words)
         write_fused(data / "choice")
         Known({"shoes": Comparison()}).write(data / "choice")
@@ -108,7 +108,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         small.store_features(data / "features/shoes", np.eye(count, dtype=np.float32))
         smoothing = gallery.Params(smoothing=SETTINGS)
         places = [data / place for place in ("images/shoes", "choice", "features/shoes", "gallery/shoes")]
-        gallery.main(*places, task="shoes", source=str(raw), params=smoothing)
+        gallery.main(*places, task="shoes", params=smoothing)
+        (root / "params.yaml").write_text(f"paths: {{shoes: '{raw}'}}")
         yield World(source, given, found, data)
 
 

@@ -1,6 +1,7 @@
 """The encoder that `polygrain new` was asked for: which values it takes, how large its images are, and why."""
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,9 +72,9 @@ def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
     names = (name and bare(name) for name in (request.name, request.architecture))
     request = request._replace(**dict(zip(("name", "architecture"), names, strict=True)))
-    path = Path(request.name).absolute()
+    path = Path(os.path.abspath(request.name))  # links stay
     if path.exists():
-        values = from_disk(request, path.resolve())
+        values = from_disk(request, path)
     else:
         values = from_package(request) if request.name in LITE else from_timm(request)
     values |= {"side": values.get("side") or request.side, "kwargs": dict(request.kwargs), "interpolation": None}

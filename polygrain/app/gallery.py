@@ -88,7 +88,18 @@ def read(file: Path, smooth: bool = True) -> Gallery:
     if not smooth or not embeddings.has_smoothed(file):
         comparison = comparison.unsmoothed()
     rows = plain.vectors if comparison.is_plain else embeddings.read(file, smoothed=True).vectors
-    return Gallery(plain.root, plain.paths, rows, plain.model, comparison=comparison)
+    return Gallery(located(file, plain.root), plain.paths, rows, plain.model, comparison=comparison)
+
+
+def located(file: Path, root: Path) -> Path:
+    """Where the images of a file lie: those of a task's gallery where its graph's params.yaml says, in each clone."""
+    _, task, kind, _, graph = [file.name, *Path(os.path.abspath(file)).parents][:5]
+    if kind.name != "gallery" or not (values := graph / "params.yaml").is_file():
+        return root
+    from polygrain.config.compose import read_params  # the light install has no need of it
+
+    path = read_params(values).get("paths", {}).get(task.name)
+    return graph / path if path else root
 
 
 def read_of(file: Path, model: str, folder: Path, smooth: bool = True) -> Gallery:

@@ -143,9 +143,10 @@ def time(study: Study, values: list[Values]) -> str:
 
 def fetch(profile: Path, values: Values) -> None:
     """Brings the public data sets of a profile that are not here; ValueError where they have to be fetched by hand."""
-    for task in values["tasks"].values():
-        if task["source"] in SOURCES and load.missing(task["source"], profile / task["path"]):
-            load.fetch(task["source"], (profile / task["path"]).resolve())
+    for name, task in values["tasks"].items():
+        path = profile / values["paths"][name]
+        if task["source"] in SOURCES and load.missing(task["source"], path):
+            load.fetch(task["source"], path.resolve())
     for study in values["tll"].values():
         if not (profile / study["path"]).exists():
             raise ValueError(f"{(profile / study['path']).resolve()} is missing; it wants the images of {TLL_HOME}")

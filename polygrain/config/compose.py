@@ -123,7 +123,7 @@ def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
     root = profile.parent.parent
-    values = moved(read_params(root / "params.yaml"), root, profile)
+    values = lists.joined(moved(read_params(root / "params.yaml"), root, profile))
     values |= {name: type(values[name])() for name in lists.BRANCHES if name in values}
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
@@ -142,7 +142,7 @@ def compose(profile: Path) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ValueError(f"{source(profile)}: {error}") from error
     values.pop("vars", None)
-    return lists.with_folders(values, inherited)
+    return lists.divided(lists.with_folders(values, inherited))
 
 
 def changes(profile: Path) -> dict[Path, str]:

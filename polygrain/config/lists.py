@@ -31,7 +31,6 @@ class Task(Section):
         description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
         "folder of them), remote (an object store, by its listing), or a public data set"
     )
-    path: Text = Field(description="of its images; for embedded ones versions.yaml")
     # The values with a default, for few tasks have them.
     files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
     unseen: bool = Field(False, description="evaluated and never trained on")
@@ -145,6 +144,9 @@ class Lists(Section):
     versions: Text = Field(description="versions.yaml, seen from params.yaml: the libraries that stages depend on")
     seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
+    paths: dict[Name, Text] = Field(
+        description="of each task's images, for embedded ones versions.yaml; in a profile: tasks.<name>.path"
+    )
     granularities: dict[Granularity, str] = Field(
         description="pseudo-labels each: k64 of 64 clusters, size4 of clusters of 4 images (k64: pseudo_labels/k64)"
     )
@@ -184,6 +186,8 @@ class Lists(Section):
     def items_match(self) -> "Lists":
         """What an item is about is there, each training has its own name, and something trains."""
         trained = [name for name, task in self.tasks.items() if not task.unseen]
+        if lacking := sorted(self.tasks.keys() ^ self.paths.keys()):
+            raise ValueError(f"tasks and paths have to name the same, and one of them lacks {', '.join(lacking)}")
         if not trained:
             raise ValueError("tasks are all unseen; one at least must train")
         folders = [f"images/{task}" for task in self.tasks] + [f"gsp_collage/{name}" for name in self.gsp_collages]
@@ -323,9 +327,30 @@ BRANCHES = (
 )
 
 
+def joined(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the path of each task in it, as profiles are written."""
+    tasks, paths = values.get("tasks"), values.get("paths")
+    if not (isinstance(tasks, dict) and isinstance(paths, dict)):
+        return values  # refused elsewhere
+    own = {name: {**tasks[name], "path": path} for name, path in paths.items() if isinstance(tasks.get(name), dict)}
+    return {key: value for key, value in values.items() if key != "paths"} | {"tasks": tasks | own}
+
+
+def divided(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the paths of the tasks in a list of their own: of all stages `images` alone depends on it."""
+    tasks = values.get("tasks")
+    if not isinstance(tasks, dict):
+        return values  # refused elsewhere
+    whole = {name: task for name, task in tasks.items() if isinstance(task, dict)}
+    own = {name: {key: value for key, value in task.items() if key != "path"} for name, task in whole.items()}
+    paths = {name: task["path"] for name, task in whole.items() if "path" in task}
+    return values | {"tasks": tasks | own, "paths": paths | (values.get("paths") or {})}
+
+
 def is_path(section: str, key: str) -> bool:
     """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
-    return key == "path" or (section, key) == ("", "versions") or (section == "tll" and key == "weights")
+    is_other = section == "paths" or (section, key) in (("", "versions"), ("tll", "weights"))
+    return key == "path" or is_other
 
 
 def paths(values: Mapping[str, Any], section: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:

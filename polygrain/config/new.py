@@ -50,7 +50,7 @@ class Suited(NamedTuple):
 
 
 def written(
-    name: str,
+    profile: Path,
     tasks: Mapping[str, Folder],
     granularities: Sequence[str],
     trained: Sequence[str],
@@ -61,7 +61,7 @@ def written(
     yaml, stream = YAML(), StringIO()
     yaml.width, yaml.default_flow_style = 120, None
     yaml.indent(mapping=2, sequence=4, offset=2)
-    values, settings = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", name)), suited.settings
+    values, settings = yaml.load(TEMPLATE.read_text(encoding="utf-8").replace("NAME", profile.name)), suited.settings
     values["report"]["better"] = suited.better
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
     values["granularities"], values["adaptors"] = list(granularities), list(trained)
@@ -80,10 +80,24 @@ def written(
         for section in parts[part]:
             section["batch"] = batch
     for section in (*values["tasks"].values(), *suited.teachers.values(), values["encoder"]):
-        if ":" in (path := section.get("path", "")):  # plain, it would be no word of YAML between braces
-            section["path"] = SingleQuotedScalarString(path)
+        if path := section.get("path"):
+            path = seen_from(profile, path)
+            # Plain, one with a colon would be no word of YAML between braces.
+            section["path"] = SingleQuotedScalarString(path) if ":" in path else path
     yaml.dump(values, stream)
     return stream.getvalue()
+
+
+def seen_from(profile: Path, path: str) -> str:
+    """A path as a profile writes it: relative inside the clone, so that each clone of it finds its own.
+
+    Links stay as they were given, so that a run sees where they lead by then.
+    """
+    if os.path.isabs(path):
+        for above in Path(path).parents:
+            if above.exists() and above.samefile(profile.parents[1]):
+                return os.path.relpath(path, above / "profiles" / profile.name)
+    return path
 
 
 def task_values(name: str, task: Folder) -> dict[str, Any]:
@@ -117,7 +131,7 @@ def create(
     if len(alike) not in (0, 1, len(images)):
         folders = f"each of {len(images)} folders"
         raise ValueError(f"--alike is given {len(alike)} times: once for all, or once for {folders}")
-    given = [str(word) if "://" in str(word) else str(Path(word).resolve()) for word in images]
+    given = [str(word) if "://" in str(word) else os.path.abspath(word) for word in images]
     tasks = {task: examine(path) for task, path in task_names(given).items()}
     train_images = sum(task.train_images for task in tasks.values())
     granularities = sizes(train_images)
@@ -133,7 +147,7 @@ def create(
             if folder.listing:
                 (profile / f"{task}.json").write_text(folder.listing, encoding="utf-8")
         known = dict(zip(tasks, [*alike] * len(tasks) if len(alike) == 1 else alike, strict=False))
-        text = written(name, tasks, granularities, trained, suited, known)
+        text = written(profile, tasks, granularities, trained, suited, known)
         (profile / "values.yaml").write_text(text, encoding="utf-8")
         compose.renew(profile)
     except BaseException:

@@ -16,10 +16,11 @@ def renew(folder: Path) -> list[str]:
     It stays where a store is out of reach: `images` asks again if it has to read.
     """
     lines = []
-    for name, task in read_params(folder / "params.yaml").get("tasks", {}).items():
+    values = read_params(folder / "params.yaml")
+    for name, task in values.get("tasks", {}).items():
         if task["source"] != "remote":
             continue
-        file = folder / task["path"]
+        file = folder / values["paths"][name]
         url = place.address_in(file)
         try:
             text = place.text_of(place.remote(url))

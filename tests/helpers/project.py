@@ -52,7 +52,7 @@ def draw_images(root: Path) -> None:
 
 def shrink(values: dict) -> None:
     """The default parameters, made small enough for a test."""
-    values["tasks"] = {"shapes": {"source": "folder", "path": "raw/shapes"}}
+    values |= {"tasks": {"shapes": {"source": "folder"}}, "paths": {"shapes": "raw/shapes"}}
     values["granularities"] = {"k3": "pseudo_labels/k3", "k6": "pseudo_labels/k6"}
     values["adaptors"] = {"k3": "adaptor/k3", "k6": "adaptor/k6"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "k6": "adaptor/k6", "neighbour": "fusion/neighbour"}

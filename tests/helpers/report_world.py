@@ -20,7 +20,7 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
 
-GIVEN = ("root", "versions", "seed", "tasks", "granularities", "adaptors", "fusions", "distillations", "models")
+GIVEN = "root versions seed tasks paths granularities adaptors fusions distillations models".split()
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
@@ -30,7 +30,8 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         root=".",
         versions="versions.yaml",
         seed=0,
-        tasks={task: {"source": "folder", "path": task} for task in tasks},
+        tasks={task: {"source": "folder"} for task in tasks},
+        paths={task: task for task in tasks},
         granularities={name: f"pseudo_labels/{name}" for name in granularities},
         adaptors=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},

@@ -34,7 +34,7 @@ def lists(**changes: object) -> Lists:
         "root": ".",
         "versions": "versions.yaml",
         "seed": 0,
-        "tasks": {task: {"source": "folder", "path": task} for task in TASKS},
+        "tasks": {task: {"source": "folder"} for task in TASKS},
         "granularities": {"k4": "pseudo_labels/k4", "k8": "pseudo_labels/k8"},
         "adaptors": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"},
@@ -49,7 +49,8 @@ def lists(**changes: object) -> Lists:
         "mpcl_detections": {},
         "tll": {},
     }
-    return Lists(**(values | changes))
+    values |= changes
+    return Lists(**values | {"paths": {task: task for task in values["tasks"]}})
 
 
 def draw(task: int, label: int, rng: np.random.Generator) -> np.ndarray:

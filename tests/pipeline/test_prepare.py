@@ -39,8 +39,8 @@ def write(tmp_path, values):
         ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key"),
         ("tasks.digits.source", "web", "tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote'"),
         ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
-        ("tasks.digits.path", "no/where", "tasks.digits.path: no/where does not exist"),
-        ("tasks.digits.path", "it's", "tasks.digits.path: it's has a quote"),
+        ("paths.digits", "no/where", "paths.digits: no/where does not exist"),
+        ("paths.digits", "it's", "paths.digits: it's has a quote"),
         ("encoder.resize", 64, "images.side is 48 and encoder.resize is 64: .*same value"),
         ("gsp_runs.pnca-gap.images", "images/cub", "gsp_runs.pnca-gap.images is 'images/cub'; known here: images"),
         ("gsp_folds.protocol.folds", 1, "gsp_folds.protocol: .*folds is 1 for fair"),
@@ -67,7 +67,7 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
     file = write(tmp_path, values)
     for _ in range(2):
         check(file, keep=True)  # those that ship are right
-    values["tasks"]["digits"] = {"source": "folder", "path": "shoes"}
+    values["tasks"]["digits"], values["paths"]["digits"] = {"source": "folder"}, "shoes"
     (tmp_path / "shoes").mkdir()
     check(write(tmp_path, values), keep=True)
     (tmp_path / "shoes").rmdir()
@@ -81,13 +81,14 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
 
 def test_check__missing_data_are_named_before_any_stage_is_loaded(tmp_path, values, monkeypatch):
     monkeypatch.setattr("pipeline.prepare.wrong_values", lambda *_: pytest.fail("stages were loaded"))
-    values["tasks"] = {name: {"source": name, "path": f"raw/{name}"} for name in ("cub", "cars")}
+    values["tasks"] = {name: {"source": name} for name in ("cub", "cars")}
+    values["paths"] = {name: f"raw/{name}" for name in values["tasks"]}
     for folder in ("profiles/mrt", "profiles/grappa"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "profiles/grappa/mrt.yaml").write_text("mrt: {}\n")
     with pytest.raises(ValueError, match=rf"datasets {tmp_path}/profiles/mrt/raw cub\n.*docs/howto/papers\.md"):
         check(write(tmp_path / "profiles/mrt", values))
-    values["tasks"] = {"cub": {"source": "folder", "path": "raw/cub"}}
+    values |= {"tasks": {"cub": {"source": "folder"}}, "paths": {"cub": "raw/cub"}}
     with pytest.raises(ValueError, match=r"raw/cub does not exist$"):
         check(write(tmp_path, values))
 

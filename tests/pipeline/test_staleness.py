@@ -60,9 +60,10 @@ CHANGES = [
     ),
     (
         "params.yaml",
-        {"tasks.shoes": {"source": "folder", "path": "x"}},
+        {"tasks.shoes": {"source": "folder"}, "paths.shoes": "x"},
         "images@shoes features@shoes gallery@shoes " + OF_TASKS,
     ),
+    ("params.yaml", {"paths.digits": "x"}, "images@digits"),
     ("params.yaml", {"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
     (
         "params.yaml",

@@ -63,8 +63,9 @@ def test_fetch__brings_what_is_missing_once_and_nothing_else(tmp_path: Path, mon
         layouts.cifar(root, 1, "100")
 
     monkeypatch.setattr(papers.load, "fetch", bring)
-    made = {"source": "cifar100_super", "path": "../raw"}
-    given = {"tasks": {"a": made, "b": made | {"source": "cifar100_known"}, "c": {"source": "digits", "path": "x"}}}
+    sources = {"a": "cifar100_super", "b": "cifar100_known", "c": "digits"}
+    given = {"tasks": {name: {"source": source} for name, source in sources.items()}}
+    given |= {"paths": {"a": "../raw", "b": "../raw", "c": "x"}}
     (tmp_path / "profile").mkdir()
     papers.fetch(tmp_path / "profile", given | {"tll": {}})
     assert calls == [("cifar100_super", tmp_path / "raw")]

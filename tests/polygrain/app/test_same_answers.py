@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def made(world: World) -> dict[str, Path]:
     """The file of the stage `gallery`, and that of `embed` of a folder of the task's name."""
     places = [world.data / place for place in (f"images/{TASK}", "choice", f"features/{TASK}", f"gallery/{TASK}")]
-    gallery.main(*places, task=TASK, source=str(world.photos), params=gallery.Params(smoothing=SETTINGS))
+    gallery.main(*places, task=TASK, params=gallery.Params(smoothing=SETTINGS))
     own = world.data.parent / "e.parquet"
     write(world.model, digest(world.choice), find(world.photos), own, smooth=True, folder=world.choice)
     return {"gallery": places[-1] / "embeddings.parquet", "embed": own}

@@ -10,10 +10,8 @@ from polygrain.config import compose
 ROOT = """\
 root: .
 seed: 0
-tasks:
-  digits: {source: digits, path: versions.yaml}
-  own: {source: folder, path: data/raw/own}
-  far: {source: folder, path: /far/away}
+tasks: {digits: {source: digits}, own: {source: folder}, far: {source: folder}}
+paths: {digits: versions.yaml, own: data/raw/own, far: /far/away}
 granularities: {k2: pseudo_labels/k2}
 adaptors: &adaptors {k2: adaptor/k2}
 fusions: {average: adaptor, neighbour: refreshed_graph}
@@ -52,9 +50,8 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
     root = YAML(typ="safe").load(ROOT)
     made = composed(profiles, "# nothing differs\n")
     assert made["root"] == "../.."
-    assert {name: task["path"] for name, task in made["tasks"].items()} == {
-        "digits": "../../versions.yaml", "own": "../../data/raw/own", "far": "/far/away"
-    }  # fmt: skip
+    assert made["paths"] == {"digits": "../../versions.yaml", "own": "../../data/raw/own", "far": "/far/away"}
+    assert made["tasks"] == root["tasks"]
     assert made["tll"] == {}  # the root's runs of the papers are its own
     assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
     for name in ("seed", "granularities", "adaptors", "fusions", "distillations", "models", "gsp_folds"):
@@ -64,7 +61,7 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
 def test_compose__paths_are_seen_from_the_file_they_are_written_in(profiles):
     other = "tasks: {x: {path: data/raw/x}, y: {path: ../../y}}\nencoder: {path: data/mpcl_encoder/m1}\n"
     made = composed(profiles, "from: other\ntll: {z: {path: raw/z, weights: data/encoder}}\n", other=other)
-    assert [task["path"] for task in made["tasks"].values()] == ["../other/data/raw/x", "../../y"]
+    assert made["paths"] == {"x": "../other/data/raw/x", "y": "../../y"} and made["tasks"] == {"x": {}, "y": {}}
     assert made["encoder"]["path"] == "data/mpcl_encoder/m1"  # a stage of this profile makes it
     assert made["tll"] == {"z": {"path": "raw/z", "weights": "data/encoder"}}
 
@@ -74,9 +71,8 @@ def test_compose__merges_sections_and_replaces_lists(profiles):
     assert made["seed"] == 1 and made["tll"] == {}
     assert made["encoder"] == {"path": "../a/x", "rates": [3], "weights": "weights/net"}
     assert list(composed(profiles, "tasks: {one: {path: a}}")["tasks"]) == ["one"]
-    assert list(composed(profiles, "extend: [tasks]\ntasks: {one: {path: a}}")["tasks"]) == [
-        "digits", "own", "far", "one"
-    ]  # fmt: skip
+    made = composed(profiles, "extend: [tasks]\ntasks: {one: {path: a}}")
+    assert list(made["tasks"]) == list(made["paths"]) == ["digits", "own", "far", "one"]
 
 
 def test_compose__a_family_lists_profiles_by_name(profiles):

@@ -29,10 +29,12 @@ def test_trained__the_coarsest_first(values):
 
 
 def test_lists__all_but_the_tasks_may_be_empty(values):
-    kept = ("root", "versions", "seed", "tasks")
+    kept = ("root", "versions", "seed", "tasks", "paths")
     Lists(**{name: value if name in kept else type(value)() for name, value in values.items()})
     with pytest.raises(ValidationError, match="at least 1"):
         Lists(**values | {"tasks": {}})
+    with pytest.raises(ValidationError, match="lacks digits"):
+        Lists(**values | {"paths": {name: "x" for name in values["tasks"] if name != "digits"}})
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,8 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     values = read_params(root / "profiles/mine/params.yaml")
     assert values["images"]["protocol"] == "collection" and values["images"]["queries"] == folders.QUERIES
     assert values["choice"]["criterion"]["fewest"] == folders.FEWEST
-    assert values["tasks"] == {
-        "my-cars": {"source": "folder", "path": str(seen)},
-        "flat": {"source": "folder", "path": str(flat)},
-        "hats-1": {"source": "folder", "path": str(odd)},
-    }
+    assert values["tasks"] == {name: {"source": "folder"} for name in ("my-cars", "flat", "hats-1")}
+    assert values["paths"] == {"my-cars": str(seen), "flat": str(flat), "hats-1": str(odd)}
     assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in (2, 4, 8, 24)}
     assert values["adaptors"] == values["fusions"] == values["distillations"] == {}
     assert set(values["models"]) == {"encoder", "resolution", "untrained", "chosen"}
@@ -50,6 +48,31 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     file = root / "profiles/mine/dvc.yaml"
     known, made = (read_params(path)["stages"] for path in (root / "dvc.yaml", file))
     assert {"images", "seeds", "scatter", "report"} <= made.keys() < known.keys() and not file.is_symlink()
+
+
+def test_create__paths_inside_the_clone_are_relative_and_links_stay(root, tmp_path, monkeypatch):
+    paint(root / "v1", *[f"{i}.png" for i in range(9)])
+    paint(root / "data/raw/20:24", *[f"{i}.png" for i in range(9)])
+    for name in ("packed.zip", "deep/in.zip"):
+        (root / name).parent.mkdir(exist_ok=True)
+        with zipfile.ZipFile(root / name, "w") as file:
+            file.write(root / "v1/0.png", "0.png")
+    (root / "current").symlink_to("v1")
+    (tmp_path / "far").symlink_to("root/v1")
+    (tmp_path / "other").symlink_to("root")  # the clone by another name
+    monkeypatch.chdir(root)
+    given = ["current", root / "data/raw/20:24/", tmp_path / "other/packed.zip", "deep/../deep/in.zip", "../far"]
+    weights = {"path": str(root / "nets/a.pt")}
+    new.create(root, "mine", given, suit=lambda *_: new.Suited(new.Settings(weights), {"large": weights}))
+    values = read_params(root / "profiles/mine/values.yaml")
+    assert {name: task["path"] for name, task in values["tasks"].items()} == {
+        "current": "../../current",
+        "20-24": "../../data/raw/20:24",
+        "packed": "../../packed.zip",
+        "in": "../../deep/in.zip",
+        "far": str(tmp_path / "far"),
+    }
+    assert values["encoder"]["path"] == values["teachers"]["large"]["path"] == "../../nets/a.pt"
 
 
 def test_create__networks_train_where_that_is_asked_for(root, flat):
@@ -91,8 +114,8 @@ def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):
     monkeypatch.setattr(new, "examine", lambda *given: found)
     lines = new.create(root, "mine", ["s3://b/shoes"])
     assert lines[0].startswith("shoes: about 40 images (2 classes), about 32 of them to train on")
-    tasks = read_params(root / "profiles/mine/params.yaml")["tasks"]
-    assert tasks == {"shoes": {"source": "remote", "path": "shoes.json"}}
+    values = read_params(root / "profiles/mine/params.yaml")
+    assert values["tasks"] == {"shoes": {"source": "remote"}} and values["paths"] == {"shoes": "shoes.json"}
     assert (root / "profiles/mine/shoes.json").read_text() == "{}\n"
 
 

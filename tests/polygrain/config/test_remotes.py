@@ -9,7 +9,7 @@ from polygrain.sources.streams.place import File, Location
 def listed(tmp_path, monkeypatch):
     """A folder with a remote task, and what its object store holds: a list to be changed."""
     (tmp_path / "params.yaml").write_text(
-        "tasks:\n  shoes: {source: remote, path: shoes.json}\n  bags: {source: folder, path: shoes.json}\n"
+        "tasks: {shoes: {source: remote}, bags: {source: folder}}\npaths: {shoes: shoes.json, bags: shoes.json}\n"
     )
     files = [File("a.png", 1, "etag")]
     monkeypatch.setattr(place, "remote", lambda url: Location(url, list(files)))
