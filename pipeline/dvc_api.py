@@ -3,22 +3,25 @@
 So DVC is pinned to a minor release, and the tests of pipeline/ fail where another one has changed it.
 """
 
+import io
 import json
 import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 from dvc.cli import main
 from dvc.config import Config
 from dvc.dependency.param import ParamsDependency
-from dvc.exceptions import ConfirmRemoveError, DvcException
+from dvc.exceptions import CheckoutError, ConfirmRemoveError, DvcException
+from dvc.fs import LocalFileSystem
 from dvc.lock import LockError
 from dvc.repo import Repo, lock_repo
 from dvc.repo.reproduce import get_active_graph, plan_repro
@@ -45,11 +48,41 @@ HINTS = (
 )
 
 
+class Overlaid(LocalFileSystem):
+    """The files of this machine with these texts in the place of some, or beside them."""
+
+    def __init__(self, texts: Mapping[Path, str]) -> None:
+        super().__init__()
+        self.texts = {str(file): text for file, text in texts.items()}
+
+    def open(self, path: str, mode: str = "r", **kwargs: Any) -> Any:
+        text = self.texts.get(self.abspath(path))
+        return super().open(path, mode, **kwargs) if text is None else io.StringIO(text)
+
+    def isfile(self, path: str) -> bool:
+        return self.abspath(path) in self.texts or super().isfile(path)
+
+    def exists(self, path: str, *args: Any, **kwargs: Any) -> bool:
+        path = self.abspath(path)
+        return any(Path(file).is_relative_to(path) for file in self.texts) or super().exists(path, *args, **kwargs)
+
+    def walk(self, top: str, **kwargs: Any) -> Iterator[Any]:
+        yield from super().walk(top, **kwargs)
+        for file in self.texts:
+            if Path(file).is_relative_to(top) and not super().isfile(file):
+                yield str(Path(file).parent), [], [Path(file).name]
+
+
 @contextmanager
-def opened(folder: Path) -> Iterator[Repo]:
-    """DVC's repository around the folder, once its lock is free; DVC's errors as ValueError."""
+def opened(folder: Path, texts: Mapping[Path, str] = MappingProxyType({})) -> Iterator[Repo]:
+    """DVC's repository around the folder, once its lock is free; DVC's errors as ValueError.
+
+    `texts`: what DVC is to read in place of files on the disk, which stay as they are.
+    """
     try:
-        with Repo(str(folder), _wait_for_lock=True) as repo, lock_repo(repo):
+        # A folder that is not there yet lies in the project of the one above it.
+        start = folder if folder.is_dir() else folder.parent
+        with Repo(str(start), fs=Overlaid(texts) if texts else None, _wait_for_lock=True) as repo, lock_repo(repo):
             yield repo
     except DvcException as error:
         raise ValueError(message_of(error)) from error
@@ -223,6 +256,18 @@ def bring(repo: Repo, stage: Any, remote: str, force: bool) -> bool:
     if not stage.outs_cached():
         return False
     stage.checkout(force=force)
+    return True
+
+
+def pull(repo: Repo, stage: Any, remote: str) -> bool:
+    """Brings the outputs of a stage without a command, as `dvc pull`, or leaves what nobody has recorded."""
+    try:
+        repo.pull([stage.addressing], remote=remote)
+    except CheckoutError:  # the remote lacks some
+        return False
+    except DvcException:
+        if not all(out.exists for out in stage.outs):
+            raise
     return True
 
 

@@ -6,15 +6,17 @@ of a stage with the same inputs, without its dvc.lock.
 
 import asyncio
 import json
+import os
 import re
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pipeline import dvc_api, graph, project
+from polygrain.config import compose
 
 REMOTE = "team"
 PATIENCE = 30  # seconds for an ssh host to answer
@@ -93,41 +95,79 @@ def push(folder: Path, url: str | None) -> str:
     ValueError where the remote does not take all; another call sends the rest.
     """
     remote = use_remote(folder, url)
+    if not (folder / "dvc.lock").exists():
+        raise ValueError(f"no stage has run in {folder}: there is nothing to share")
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
-    dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", umask=share_with_group(folder, remote))
+    tracked = [stage.name for stage in stages if stage.name.endswith(".dvc")]
+    dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", *tracked, umask=share_with_group(folder, remote))
     after = f"\nNot up to date, so not all of it is shared: {', '.join(stale)}" if stale else ""
     return f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}.{after}"
 
 
 def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
-    """Brings the results of these stages and all they read, of all without targets; what to tell the user."""
+    """Brings the results of these stages and all they read, of all without targets; what to tell the user.
+
+    Where none is shared for what a stage reads here, also if that is not here, it brings the one that dvc.lock names.
+    ValueError names the stages that are left without a result.
+    """
     remote = use_remote(folder, url)
     stages = graph.load(folder, targets)
-    lacking = restore(folder, [stage.name for stage in graph.to_do(stages)], remote)
-    if not lacking:
+    left = restore(folder, [stage.name for stage in graph.to_do(stages)], remote, or_recorded=True)
+    if not left:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
-    rest = f"`polygrain run` runs the rest, whose results for these inputs are not shared: {', '.join(lacking)}"
-    return f"{len(stages) - len(lacking)} of {len(stages)} stages are up to date. {rest}"
+    told = [f"{len(stages) - len(left)} of {len(stages)} stages are up to date."]
+    if gone := dict.fromkeys(path for one in left.values() for path in one.gone):
+        told.append(f"Not here, though stages read it: {', '.join(gone)}.")
+    if named := [name for name, one in left.items() if one.has_result]:
+        told.append(f"With the result that dvc.lock names, of other inputs or values than here: {', '.join(named)}.")
+    if lacking := [name for name, one in left.items() if not one.has_result]:
+        rest = f"`polygrain run` runs the rest, whose results for these inputs are not shared: {', '.join(lacking)}"
+        raise ValueError(" ".join([*told, rest]))
+    return " ".join(told)
+
+
+class Left(NamedTuple):
+    """A stage without a result for what it reads here."""
+
+    has_result: bool
+    """the one that dvc.lock names"""
+    gone: list[str]
+    """what it reads, and no stage makes, and is not here"""
 
 
 def restore(
-    folder: Path, names: Iterable[str], remote: str, as_recorded: bool = False, force: bool = False
-) -> list[str]:
-    """Brings the results of these stages, sources first, and records them in dvc.lock; the names of those not shared.
+    folder: Path,
+    names: Iterable[str],
+    remote: str,
+    as_recorded: bool = False,
+    force: bool = False,
+    or_recorded: bool = False,
+) -> dict[str, Left]:
+    """Brings the results of these stages, sources first, and records them in dvc.lock; those not shared, by name.
 
-    With `as_recorded` what dvc.lock says comes; then, and with `force`, whatever lies here. ValueError: the remote
-    handed out what is refused, or cannot be reached.
+    With `as_recorded` what dvc.lock says comes; then, and with `force`, whatever lies here. With `or_recorded` it comes
+    where nothing else fits. ValueError: the remote handed out what is refused, or cannot be reached.
     """
-    lacking, brought = [], []
+    left, brought = {}, []
     with dvc_api.opened(folder) as repo:
         stages = graph.plan(repo, folder)
         try:
             for name in names:
                 stage = stages[name]
+                if stage.cmd is None:  # of `dvc add` or an import
+                    if not pull(repo, stage, remote):
+                        left[name] = Left(False, [])
+                    continue
                 entries = [dvc_api.entry_of(stage)] if as_recorded else shared(repo, stage, remote)
-                is_here = any(bring(repo, stage, entry, remote, as_recorded or force) for entry in entries)
-                (brought if is_here else lacking).append(name)
+                if any(bring(repo, stage, entry, remote, as_recorded or force) for entry in entries):
+                    brought.append(name)
+                    continue
+                deps = {dep.def_path: dep for dep in stage.deps}
+                gone = [path for path, dep in deps.items() if not (compose.MADE.match(path) or dep.exists)]
+                is_named = or_recorded and all(out.hash_info for out in stage.outs)
+                has_result = is_named and bring(repo, stage, dvc_api.entry_of(stage), remote, force)
+                left[name] = Left(has_result, [os.path.normpath(folder / path) for path in gone])
         except (ValueError, dvc_api.DvcException):
             raise
         except Exception as error:  # ssh, S3 and file libraries have their own
@@ -135,15 +175,23 @@ def restore(
             raise ValueError(message) from error
         finally:
             dvc_api.record(stages[name] for name in brought)
-    return lacking
+    return left
 
 
 def shared(repo: Any, stage: Any, remote: str) -> Iterator[dict]:
     """What may hold the stage's result, as entries of dvc.lock: its own, if it fits, then runs with the same inputs."""
-    if all(dep.exists for dep in stage.deps):
+    if stage.frozen or all(dep.exists for dep in stage.deps):
         if dvc_api.is_recorded(stage):
             yield dvc_api.entry_of(stage)
         yield from dvc_api.recorded_runs(repo, stage, remote)
+
+
+def pull(repo: Any, stage: Any, remote: str) -> bool:
+    """Brings what DVC tracks without a command; False if it is not here afterwards. What was changed here stays."""
+    for output, file in dvc_api.bring_lists(repo, stage, remote).items():
+        if file is not None:
+            require_inside(file, output)
+    return dvc_api.pull(repo, stage, remote)
 
 
 def bring(repo: Any, stage: Any, entry: dict, remote: str, force: bool) -> bool:

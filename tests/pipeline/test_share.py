@@ -128,8 +128,8 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
     assert (second / "data/first/f1/text").exists() and not (second / "data/second").exists()
     params = second / "params.json"
     params.write_text(params.read_text().replace('"s03"', '"s04"'))
-    message = share.fetch(second, None)
-    assert message.startswith("6 of 8 stages are up to date.") and "second@s04, last" in message
+    with pytest.raises(ValueError, match=r"^6 of 8 stages are up to date\. .*second@s04, last$"):
+        share.fetch(second, None)
     assert not (second / "data/second/s04").exists()
 
     third = toy.clone(owner, "third")
@@ -137,7 +137,8 @@ def test_fetch__some_stages_and_what_nobody_has_shared(owner, tmp_path):
         if file.suffix != ".dir" and file.read_text() == "source\n":
             file.chmod(0o644)
             file.write_text("damaged\n")
-    assert "are not shared" in share.fetch(third, str(remote))
+    with pytest.raises(ValueError, match="are not shared"):
+        share.fetch(third, str(remote))
     assert toy.texts(third) == {}
 
 
@@ -150,10 +151,49 @@ def test_fetch__what_is_not_shared_runs_afterwards(owner, tmp_path, gone):
     params.write_text(params.read_text().replace('"s03"', '"s04"'))
     for file in remote.glob(gone):
         file.unlink()
-    assert "`polygrain run` runs the rest" in share.fetch(second, str(remote))
+    with pytest.raises(ValueError, match="`polygrain run` runs the rest"):
+        share.fetch(second, str(remote))
     output = toy.polygrain(second, "run")
     assert "Running stage 'source'" in output and "Running stage 'second@s04'" in output
     assert toy.up_to_date(second)
+
+
+def test_fetch__data_that_dvc_tracks_and_what_dvc_lock_names(tmp_path):
+    """The data by DVC's own pull; results that the commit names also where their inputs are others here, or gone."""
+    owner, url = tmp_path / "owner", str(tmp_path / "remote")
+    given = {"out/a.txt": "far", "raw/a.txt": "1", "raw/b.txt": "2", "values.yaml": "word: one\n"}
+    stages = """\
+vars: [values.yaml]
+stages:
+  a: {cmd: mkdir data && cat raw/*.txt > data/a, deps: [raw], outs: [data/a]}
+  b: {cmd: "cat ../out/a.txt > data/b", deps: [../out], outs: [data/b]}
+  c: {cmd: "cat data/b data/a > data/c; echo ${word}", deps: [data/a, data/b], outs: [data/c]}
+  d: {cmd: cp raw/a.txt data/d, deps: [raw/a.txt], outs: [data/d]}
+"""
+    toy.found(owner, {"dvc.yaml": stages, "values.yaml": given.pop("values.yaml")})
+    for name, text in given.items():
+        file = (tmp_path if name.startswith("out") else owner) / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    toy.run(owner, "dvc", "add", "-q", "raw")
+    toy.run(owner, "dvc", "repro", "-q")
+    toy.run(owner, "dvc", "freeze", "d")
+    toy.commit(owner)
+    assert "The results of 5 of 5 stages" in share.push(owner, url)
+    second = toy.clone(owner, "second")
+    assert "All 5 stages are up to date" in share.fetch(second, url)
+    assert toy.texts(second) == toy.texts(owner) and (second / "raw/b.txt").read_text() == "2"
+    (second / "raw/new.txt").write_text("mine")  # a stage reads it now, and a fetch leaves it alone
+    assert share.fetch(second, None).endswith("than here: a.") and (second / "raw/new.txt").exists()
+
+    (tmp_path / "out").rename(tmp_path / "away")
+    third = toy.clone(owner, "third")
+    message = share.fetch(third, url)
+    assert message.startswith(f"4 of 5 stages are up to date. Not here, though stages read it: {tmp_path}/out. ")
+    assert message.endswith("than here: b.") and toy.texts(third) == toy.texts(owner)
+    (third / "values.yaml").write_text("word: two\n")
+    assert share.fetch(third, url).endswith("than here: b, c.")
+    assert (owner / "dvc.lock").read_text() == (third / "dvc.lock").read_text()
 
 
 def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
@@ -191,6 +231,8 @@ def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
 def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)
+    with pytest.raises(ValueError, match="no stage has run"):
+        share.push(toy.clone(owner, "fresh"), str(tmp_path / "remote"))
     with pytest.raises(ValueError, match="ASCII"):
         share.push(owner, "/données")
     params = owner / "params.json"
