@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import dvc_api, project
@@ -59,9 +60,12 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
     return {name_of(stage, folder): stage for stage in dvc_api.with_sources(repo, own)}
 
 
-def load(folder: Path, targets: Iterable[str] = ()) -> list[Stage]:
-    """What `plan` gives, with what DVC knows of each; without `targets` only what is `needed`."""
-    with dvc_api.opened(folder) as repo:
+def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = MappingProxyType({})) -> list[Stage]:
+    """What `plan` gives, with what DVC knows of each; without `targets` only what is `needed`.
+
+    `texts`: in place of those of files on the disk.
+    """
+    with dvc_api.opened(folder, texts) as repo:
         stages = plan(repo, folder, targets)
         names = {stage: name for name, stage in stages.items()}
         sources, changed = dvc_api.sources(repo, names), dvc_api.changed(names)

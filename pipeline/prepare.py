@@ -1,6 +1,7 @@
 """The one doorway to work: `ready` brings a graph into the state that every command needs."""
 
 import importlib
+import os
 import re
 import shutil
 import sys
@@ -20,6 +21,7 @@ from polygrain.runner.inputs import digest
 from polygrain.sources.datasets.addresses import SOURCES
 from polygrain.sources.folder import require_followed
 
+SHOWN = 5  # differences
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 
 
@@ -27,15 +29,20 @@ def ready(
     profile: str | None = None,
     start: Path | None = None,
     *,
-    write: bool = True,
     inputs: bool = True,
 ) -> Path:
     """The folder of the graph: its values composed and checked, its folders tidy, its object stores listed anew.
 
-    Without `write` it only writes the graph and values of a profile where they have changed, since DVC reads those
-    files. Without `inputs` the user's images need not be here. Beside a run nothing is written. ValueError says what is
-    wrong, or that a run with other values is at work, and changes no result.
+    Without `inputs` the user's images need not be here. Beside a run nothing is written. ValueError says what is wrong,
+    or that a run with other values is at work, and changes no result.
     """
+    return composed(profile, start, inputs)[0]
+
+
+def composed(
+    profile: str | None = None, start: Path | None = None, inputs: bool = True, write: bool = True
+) -> tuple[Path, dict[Path, str]]:
+    """`ready`, with the files that it wrote and their texts; without `write` those that it would write."""
     folder = graph.folder_of(profile, start)
     root = project(folder)
     if (root / "pipeline").is_dir() and not (root / "pipeline").samefile(Path(__file__).parent):
@@ -45,30 +52,40 @@ def ready(
         dvc_api.drop_dead_list(root)
     with dvc_api.opened(root) as repo:
         running = dvc_api.at_work(repo, folder)
-        if running and compose.changes(folder):
+        texts = compose.changes(folder)
+        if running and texts:
             raise ValueError(f"another run is at work here, with other values, wait until it ends: {running}")
-        compose.renew(folder)
-        # DVC reads every graph below the root, and one without values stops all of them.
-        compose.renew_missing(root)
+        file = folder.resolve() / "params.yaml"
+        values = compose.parsed(file, texts[file]) if file in texts else None
+        if values and file.exists() and (lines := [*graph.differences("", read_params(file), values)]):
+            more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+            said = ", ".join([line.removeprefix(".") for line in lines[:SHOWN]] + more)
+            made_of = os.path.relpath(compose.source(folder))
+            sys.stderr.write(f"{os.path.relpath(file)} is not what {made_of} makes: {said}\n")
+        texts |= compose.missing(root)
+        if write:
+            compose.write(texts)
     if (root / "stages").is_dir():
-        check(folder / "params.yaml", inputs, keep=write)  # not under the lock: to load all stages takes seconds
+        # Not under the lock: to load all stages takes seconds.
+        check(file, inputs, keep=write, values=values)
     if write and not running and (folder / "params.yaml").exists():
         for line in remotes.renew(folder) if inputs else ():
             sys.stderr.write(f"{line}\n")
         with dvc_api.opened(root) as repo:
             if not dvc_api.at_work(repo, folder):
                 tidy(folder)
-    return folder
+    return folder, texts
 
 
-def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
+def check(file: Path, inputs: bool = True, keep: bool = False, values: dict[str, Any] | None = None) -> None:
     """Compares the whole file with what all stages declare; ValueError lists each wrong value with what is allowed.
 
     Without `inputs`, files and folders that the values name need not be here. With `keep` it is kept that the values
     are right, since to load all stages takes seconds; then only those files and folders are looked for. Where some are
-    missing, that alone is said.
+    missing, that alone is said. `values`: in place of those in the file.
     """
-    values, kept, checked = read_params(file), file.parent / ".work/checked", ""
+    kept, checked = file.parent / ".work/checked", ""
+    values = read_params(file) if values is None else values
     wrong = list(wrong_paths(file, values, inputs))  # first: to load all stages takes seconds
     if not wrong:
         checked = fingerprint(file, values)
@@ -87,7 +104,7 @@ def check(file: Path, inputs: bool = True, keep: bool = False) -> None:
 def fingerprint(file: Path, values: dict[str, Any]) -> str:
     """Of what decides whether the values are right: these, the sources, and the encoder that they name."""
     root, encoder = Path(__file__).parents[1], file.parent / str(value_of("encoder.path", values))
-    return "\n".join(map(digest, (file, root / "stages", root / "polygrain", encoder)))
+    return "\n".join([repr(values), *map(digest, (root / "stages", root / "polygrain", encoder))])
 
 
 def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from pipeline import dvc_api, graph, process_group, project, stage_server
-from pipeline.prepare import ready
+from pipeline.prepare import composed
 from polygrain.encoder.kept import keeping
 from polygrain.findings.headline import spoken
 
@@ -35,8 +35,8 @@ def main(profile: str | None = None, stages: list[str] | None = None, dry: bool 
     With `dry` nothing runs and nothing is written; 143: it was stopped. ValueError, before anything runs, names an
     unknown profile or stage and each wrong value of params.yaml.
     """
-    folder = ready(profile, write=not dry)
-    loaded = graph.load(folder, stages or ())
+    folder, texts = composed(profile, write=not dry)
+    loaded = graph.load(folder, stages or (), texts if dry else {})
     todo = graph.to_do(loaded)
     lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]
     sys.stdout.write("\n".join(lines) + "\n")

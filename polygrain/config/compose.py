@@ -15,6 +15,7 @@ are what differs from the root's params.yaml, or with `from: OTHER` from another
 
 import os
 import re
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,9 @@ from typing import Any, cast
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from polygrain.config import lists
 from polygrain.config.graph import used
@@ -40,15 +43,40 @@ GRAPH_HEADER = "# What the values beside this file use of ../../dvc.yaml: change
 def read_params(file: Path) -> dict[str, Any]:
     """The sections of a file of values; ValueError where it cannot be read or holds none."""
     try:
-        text = file.read_text(encoding="utf-8")
-        if CONFLICT.search(text):
-            raise ValueError(f"{file} has an unsolved merge conflict: keep one side of each <<<<<<< ======= >>>>>>>")
-        values = YAML(typ="safe").load(text)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        return parsed(file, file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
+
+
+def parsed(file: Path, text: str) -> dict[str, Any]:
+    """`read_params`, of this text of the file."""
+    if CONFLICT.search(text):
+        raise ValueError(f"{file} has an unsolved merge conflict: keep one side of each <<<<<<< ======= >>>>>>>")
+    try:
+        values = YAML(typ="safe").load(text)
+    except DuplicateKeyError as error:
+        name, lines = next(twice(YAML(typ="safe").compose(text)))
+        found = f"{name!r} is written twice, in lines {lines[0]} and {lines[1]}"
+        raise ValueError(f"{file}: {found}: keep one of them") from error
+    except YAMLError as error:
+        raise ValueError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict | None):
         raise ValueError(f"{file} holds no sections, such as `adaptor: {{epochs: 3}}`")
     return values or {}
+
+
+def twice(node: Node) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each key that a mapping below the node has twice, with the lines of both."""
+    pairs = node.value if isinstance(node, MappingNode) else []
+    first: dict[str, int] = {}
+    for key, value in pairs:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in first:
+            yield name, (first[name], line)
+        first[name] = line
+        yield from twice(value)
+    for child in node.value if isinstance(node, SequenceNode) else []:
+        yield from twice(child)
 
 
 def listed(profiles: Path) -> dict[str, Path]:
@@ -182,19 +210,23 @@ def holds(file: Path, text: str) -> bool:
 def renew(profile: Path) -> bool:
     """Writes what `changes` of a profile; whether anything does."""
     texts = changes(profile)
-    if texts:
-        profile.mkdir(exist_ok=True)  # of a listed one
+    write(texts)
+    return bool(texts)
+
+
+def write(texts: dict[Path, str]) -> None:
+    """Writes files of profiles whole."""
     for file, text in texts.items():
+        file.parent.mkdir(exist_ok=True)  # of a listed one
         if file.is_symlink():
             file.unlink()  # what it leads to is not the profile's
         with drafted(file) as draft:
             draft.write_text(text, encoding="utf-8")
-    return bool(texts)
 
 
-def renew_missing(root: Path) -> None:
-    """Composes each profile in use that has no params.yaml: DVC reads all graphs below the root, and fails for one
+def missing(root: Path) -> dict[Path, str]:
+    """`changes` of each profile in use that has no params.yaml: DVC reads all graphs below the root, and fails for one
     without values."""
-    for graph in root.glob("profiles/*/dvc.yaml"):
-        if not (graph.parent / "params.yaml").exists():
-            renew(graph.parent)
+    graphs = [file.parent for file in root.glob("profiles/*/dvc.yaml")]
+    texts = [changes(profile) for profile in graphs if not (profile / "params.yaml").exists()]
+    return {file: text for one in texts for file, text in one.items()}

@@ -20,7 +20,7 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
 
-GIVEN = "root versions seed tasks paths granularities adaptors fusions distillations models".split()
+GIVEN = ("root", "versions", "seed", "tasks", "paths", "granularities", "adaptors", "fusions", "distillations")
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
@@ -36,7 +36,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         adaptors=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
         distillations={"encoder": "resolution"},
-        **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in GIVEN},
+        **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in (*GIVEN, "models")},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
     )

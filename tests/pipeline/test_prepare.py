@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from benchmarks import toy
 from pipeline import graph, run
-from pipeline.prepare import check, ready
+from pipeline.prepare import check, composed, ready
 from polygrain.cli.main import app
 from polygrain.config.compose import read_params
 
@@ -198,10 +198,10 @@ def test_run__a_branch_that_is_turned_off_leaves_no_results(listed):
     assert not (listed / "profiles/mine/data/teacher").exists()
 
 
-def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
+def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch, capsys):
     monkeypatch.chdir(listed)
     (listed / "data/teacher/unlisted").mkdir(parents=True)
-    ready("mine", write=False)  # DVC reads the values of a profile
+    ready(None)  # DVC writes to its own folders
     used = listed / ".dvc/tmp/rwlock"
     used.parent.mkdir(exist_ok=True)
     used.write_text('{"write": {"/a": {"pid": 4194305, "cmd": "dvc repro"}}, "read": {}}')  # no process has this number
@@ -212,11 +212,31 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch):
 
     before = state()
     assert run.main("mine", dry=True) == run.main(None, dry=True) == 0
+    assert "1 of 1 stages to do\n  choice: never run here" in capsys.readouterr().out
     assert state() == before and "4194305" in used.read_text()
 
 
-@pytest.mark.parametrize("dry", [True, False])
-def test_ready__beside_a_run_nothing_changes(listed, dry):
+def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch, capsys):
+    """Those of an experiment are named, and stay; a profile of a paper has no folder before it runs."""
+    (listed / "profiles/paper").mkdir()
+    (listed / "profiles/paper/family.yaml").write_text("printed: {teachers: {}}\n")
+    monkeypatch.chdir(listed)
+    assert run.main("printed", dry=True) == 0 and not (listed / "profiles/printed").exists()
+    assert "1 of 1 stages to do\n  choice: never run here" in capsys.readouterr().out
+    profile = listed / "profiles/mine"
+    ready("mine")
+    toy.run(profile, "dvc", "repro", "-q")
+    file = profile / "params.yaml"
+    file.write_text(text := file.read_text().replace("errors: 1", "errors: 48"))
+    for errors, todo in ((1, "0 of 1"), (3, "1 of 1 stages to do\n  choice: its command, errors 1 -> 3\n")):
+        (profile / "values.yaml").write_text(f"teachers: {{}}\nerrors: {errors}\n")
+        assert run.main("mine", dry=True) == 0 and file.read_text() == text
+        said = capsys.readouterr()
+        assert todo in said.out and said.err.endswith(f"mine/values.yaml makes: errors 48 -> {errors}\n")
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_composed__beside_a_run_nothing_changes(listed, write):
     """Neither values nor the results that the run may be reading; with the same values a command goes on."""
     ready("mine", listed)
     profile = listed / "profiles/mine"
@@ -224,11 +244,11 @@ def test_ready__beside_a_run_nothing_changes(listed, dry):
     where, holder = str(profile.resolve() / "data/choice"), {"pid": os.getpid(), "cmd": "dvc repro"}
     (listed / ".dvc/tmp/rwlock").write_text(json.dumps({"read": {}, "write": {where: holder}}))
     before = (profile / "params.yaml").read_bytes()
-    assert ready("mine", listed, write=not dry) == profile and (profile / "data/teacher/large").is_dir()
+    assert composed("mine", listed, write=write) == (profile, {}) and (profile / "data/teacher/large").is_dir()
     ready(None, listed)  # another graph of the clone
     for text, file in (("teachers: {small: teacher/small}\n", "values.yaml"), ("stages: {}\n", "../../dvc.yaml")):
         (profile / file).write_text(text)
         with pytest.raises(ValueError, match=rf"another run is at work here.*PID {os.getpid()}\): dvc repro$"):
-            ready("mine", listed, write=not dry)
+            composed("mine", listed, write=write)
     assert (profile / "params.yaml").read_bytes() == before and (profile / "data/teacher/large").is_dir()
     assert (profile / "dvc.yaml").read_text() != "stages: {}\n"

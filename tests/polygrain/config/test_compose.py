@@ -134,7 +134,10 @@ def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
     ("text", "message"),
     [
         ("from: c\n", "from is 'c'; known here, each once: a, mine"),
-        ("a: [1,\n", "values.yaml cannot be read: "),
+        ("a: [1,\n", r"values.yaml cannot be read: [^\n]* line 2, [^\n]*$"),
+        ("seed: 1\nb: {}\nseed: 2\n", r"mine/values.yaml: 'seed' is written twice, in lines 1 and 3: [^\n]*$"),
+        ("a:\n  - {b: 1}\n  - b: 1\n    c: {d: 1}\n    b: 2\n", "'b' is written twice, in lines 3 and 5"),
+        ("a: {b: 1, b: 2}\n", "'b' is written twice, in lines 1 and 1"),
         (
             "<<<<<<< HEAD\nseed: 1\n=======\nseed: 2\n>>>>>>> theirs\n",
             "mine/values.yaml has an unsolved merge conflict",
@@ -164,9 +167,8 @@ def test_renew__writes_what_it_composed_and_only_if_it_differs(profiles):
     assert sorted(path.name for path in profile.iterdir()) == ["params.yaml"]
 
 
-def test_renew_missing__only_of_profiles_in_use(profiles):
+def test_missing__only_of_profiles_in_use(profiles):
     for name in "ab":
         write(profiles, name, "seed: 1\n")
     (profiles / "a/dvc.yaml").touch()
-    compose.renew_missing(profiles.parent)
-    assert [(profiles / name / "params.yaml").exists() for name in "ab"] == [True, False]
+    assert [*compose.missing(profiles.parent)] == [profiles / "a/params.yaml"]
