@@ -18,7 +18,7 @@ install: .venv/ready
 	touch $@
 
 repro: install
-	python -m polygrain run $(ARGS)
+	python -m polygrain run --profile "" $(ARGS)
 test: install
 	$(TESTED) -m 'not slow'
 test-slow: install

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -150,12 +151,19 @@ def require_git(root: Path) -> None:
 
 
 def stages_of(repo: Repo, file: Path, targets: Iterable[str] = ()) -> list[Any]:
-    """The stages of a dvc.yaml, or those of these names (or names before the @); ValueError lists those known."""
+    """The stages of a dvc.yaml, or those of these names (or names before the @); ValueError says which may be meant."""
     try:
         return [stage for name in targets or [""] for stage in repo.stage.collect(f"{file}:{name}".rstrip(":"))]
     except StageNotFound as error:
-        known = ", ".join(stage.name for stage in repo.stage.collect(str(file)))
-        raise ValueError(f"{error}; known here: {known}") from error
+        whole = [stage.name for stage in repo.stage.collect(str(file))]
+        known = dict.fromkeys(name.partition("@")[0] for name in whole)
+        raise ValueError(f"no stage {error.name!r} in {file}; {like(error.name, known, whole)}") from error
+
+
+def like(word: str, known: Iterable[str], others: Iterable[str] = ()) -> str:
+    """What to say of a word that is not known: which may be meant, else all that are known but the others."""
+    near = get_close_matches(word, [*known, *others], 1)
+    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known) or 'none'}"
 
 
 def with_sources(repo: Repo, stages: Iterable[Any]) -> list[Any]:

@@ -34,14 +34,15 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     root = project(start)
     if root is None:
         raise ValueError(f"{start or Path.cwd()} is in no project: change to a clone of polygrain")
-    folder = root / "profiles" / profile if profile else root
-    if profile and not compose.is_profile(folder) and profile not in (listed := compose.listed(root / "profiles")):
-        own = sorted(path.name for path in root.glob("profiles/*") if compose.is_profile(path))
-        papers = sorted(listed.keys() - {*own})
-        known = ", ".join(own) or "none"
-        beside = f"; of the papers: {', '.join(papers)}" if papers else ""
-        raise ValueError(f"unknown profile {profile!r}; known here: {known}{beside}")
-    return folder
+    if profile and not compose.is_profile(root / "profiles" / profile) and profile not in (known := profiles(root)):
+        raise ValueError(f"unknown profile {profile!r}; {dvc_api.like(profile, known)}")
+    return root / "profiles" / profile if profile else root
+
+
+def profiles(root: Path) -> list[str]:
+    """The names of all profiles, those of the papers last."""
+    own = sorted(path.name for path in root.glob("profiles/*") if compose.is_profile(path))
+    return list(dict.fromkeys([*own, *sorted(compose.listed(root / "profiles"))]))
 
 
 def name_of(stage: Any, folder: Path) -> str:
@@ -56,7 +57,12 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
 
     With `targets` (stages, or the name before the @) only those and what they read from; ValueError lists those known.
     """
-    own = dvc_api.stages_of(repo, folder / "dvc.yaml", targets)
+    try:
+        own = dvc_api.stages_of(repo, folder / "dvc.yaml", targets)
+    except ValueError as error:
+        if named := [name for name in targets if name in profiles(project(folder))]:
+            raise ValueError(f"{named[0]} is a profile: --profile {named[0]}") from error
+        raise
     return {name_of(stage, folder): stage for stage in dvc_api.with_sources(repo, own)}
 
 

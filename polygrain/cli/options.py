@@ -17,13 +17,24 @@ def require_model(folder: Path) -> Path:
 
 
 def profile_here(profile: str | None) -> str | None:
-    """The profile that is named, else the one in whose folder the command is typed."""
+    """The profile that is named, else the one in whose folder the command is typed, else the user's only one.
+
+    None, as for "": the project's own graph, which also stays the one without a profile once it has run.
+    """
     from pipeline import project
 
     root, here = project(), Path.cwd()
-    if profile is None and root and (root / "profiles") in here.parents:
+    if profile is not None or root is None:
+        return profile or None
+    if (root / "profiles") in here.parents:
         return here.relative_to(root / "profiles").parts[0]
-    return profile
+    own = [file.parent.name for file in root.glob("profiles/*/values.yaml")]
+    if len(own) != 1 or (root / "dvc.lock").exists():
+        return None
+    typer.echo(
+        f"taken is the only profile here: --profile {own[0]}; for the project's own graph: --profile ''", err=True
+    )
+    return own[0]
 
 
 Folder = typer.Argument(metavar="[FOLDER]", help="a model folder, such as profiles/shoes/data/choice")
@@ -32,7 +43,8 @@ Profile = Annotated[
     typer.Option(
         metavar="NAME",
         callback=profile_here,
-        help="the graph of profiles/NAME; without it that of the profile's folder you are in, or the project's own",
+        help="the graph of profiles/NAME; without it that of the profile's folder you are in, or of your only profile "
+        "until the project's own has run; '': the project's own",
     ),
 ]
 Stages = Annotated[

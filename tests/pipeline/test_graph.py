@@ -68,8 +68,10 @@ def test_load__targets_and_what_they_read_from(ran):
     assert names("second@s01") == {"source", "first@f1", "second@s01"}
     assert names("first") == {"source", "first@f0", "first@f1"}
     assert names("source", "first@f0") == {"source", "first@f0"}
-    with pytest.raises(ValueError, match=r"'third' not found .*; known here: source, first@f0, .*last"):
-        names("third")
+    words = {"other": "; known here: source, first, second, last$", "secnd": "; did you mean second?"}
+    for word, message in (words | {"first@f7": "did you mean first@f"}).items():
+        with pytest.raises(ValueError, match=f"no stage '{word}' in .*{message}"):
+            names(word)
 
 
 def test_load__no_repository_and_a_broken_graph(tmp_path):
@@ -100,9 +102,14 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
     assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
     (folder / "profiles/paper").mkdir()
     (folder / "profiles/paper/family.yaml").write_text("listed: {}\n")
+    for name in ("large", "listed"):
+        with pytest.raises(ValueError, match=f"^{name} is a profile: --profile {name}$"):
+            graph.load(folder, [name])
+    with pytest.raises(ValueError, match="unknown profile 'larg'; did you mean large?"):
+        graph.folder_of("larg", folder)
     assert graph.folder_of("listed", folder) == folder / "profiles/listed"
     for name in ("small", "paper"):
-        with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused; of the papers: listed"):
+        with pytest.raises(ValueError, match=r"unknown profile .*; known here: large, unused, listed"):
             graph.folder_of(name, folder)
 
 

@@ -165,9 +165,15 @@ stages:
 
 def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch):
     (listed / "profiles/mine/data").mkdir()
-    for folder, stages in {"profiles/mine": 1, "profiles/mine/data": 1, "profiles": 2}.items():
+    for folder, stages in {"profiles/mine": 1, "profiles/mine/data": 1}.items():
         monkeypatch.chdir(listed / folder)
         assert f"{stages} of {stages} stages to do" in CliRunner().invoke(app, ["run", "--dry"]).output
+    monkeypatch.chdir(listed)
+    dry = ["run", "--dry"]
+    assert "only profile here: --profile mine" in (said := CliRunner().invoke(app, dry).output) and "1 of 1" in said
+    assert "2 of 2 stages" in CliRunner().invoke(app, [*dry, "--profile", ""]).output
+    (listed / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")  # the project's own graph has run
+    assert "2 of 2 stages" in CliRunner().invoke(app, dry).output
     assert "unknown profile 'other'" in str(CliRunner().invoke(app, ["run", "--profile", "other"]).exception)
 
 
