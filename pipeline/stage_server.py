@@ -86,6 +86,7 @@ def load() -> tuple[dict[str, str], int]:
     import importlib
 
     loaded = state(dict(os.environ))
+    print("loading the stages ...", flush=True)  # under the first one's name, for some seconds
     for file in sorted((ROOT / "stages").glob("[a-z]*.py")):
         importlib.import_module(f"stages.{file.stem}")
         # It is run as a program later, which would else be its second import.

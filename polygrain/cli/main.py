@@ -5,6 +5,9 @@ Exit codes: 0 done, 1 it could not be done (one line on stderr says why and what
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import typer
 
@@ -40,11 +43,23 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(new, run, flow, ui, share, fetch, worker),
-    *(embed, search, smooth, export, model, papers),
-):
-    app.command()(command)
+
+
+def announced(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which says at once that it has begun: the libraries that it needs take seconds to load."""
+
+    @wraps(command)
+    def begun(**words: Any) -> None:
+        typer.echo(f"{command.__name__}: loading ...", err=True)
+        command(**words)
+
+    return begun
+
+
+for command in (new, run, flow, share, fetch, worker, embed, search, smooth, export):
+    app.command()(announced(command))
+for quick in (ui, model, papers):
+    app.command()(quick)
 
 
 @app.callback()

@@ -45,6 +45,12 @@ def test_start__nothing_large_is_imported_before_a_command_wants_it():
     assert done.stdout.strip() == "[]"
 
 
+def test_announced__says_that_it_has_begun_before_it_loads(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polygrain.app.gallery", None)  # the first of what it loads
+    begun = CliRunner().invoke(command.app, ["search", "--in", "."])
+    assert begun.stderr == "search: loading ...\n" and isinstance(begun.exception, ImportError)
+
+
 def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     program = [sys.executable, "-m", "polygrain", "model", "gone"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

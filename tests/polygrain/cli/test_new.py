@@ -31,7 +31,7 @@ def run(*words: str):
 def test_new__writes_a_profile_and_says_what_it_chose(project):
     done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--train")
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
+    lines = done.stdout.splitlines()
     starts = (
         "photos: 9 images",
         "photos: 9 images train",
