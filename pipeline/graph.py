@@ -59,8 +59,8 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
     """
     try:
         own = dvc_api.stages_of(repo, folder / "dvc.yaml", targets)
-    except ValueError as error:
-        if named := [name for name in targets if name in profiles(project(folder))]:
+    except (ValueError, dvc_api.DvcException) as error:
+        if named := [Path(word).name for word in targets if Path(word).name in profiles(project(folder))]:
             raise ValueError(f"{named[0]} is a profile: --profile {named[0]}") from error
         raise
     return {name_of(stage, folder): stage for stage in dvc_api.with_sources(repo, own)}

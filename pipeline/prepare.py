@@ -25,12 +25,7 @@ SHOWN = 5  # differences
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 
 
-def ready(
-    profile: str | None = None,
-    start: Path | None = None,
-    *,
-    inputs: bool = True,
-) -> Path:
+def ready(profile: str | None = None, start: Path | None = None, *, inputs: bool = True) -> Path:
     """The folder of the graph: its values composed and checked, its folders tidy, its object stores listed anew.
 
     Without `inputs` the user's images need not be here. Beside a run nothing is written. ValueError says what is wrong,
@@ -60,7 +55,7 @@ def composed(
         if values and file.exists() and (lines := [*graph.differences("", read_params(file), values)]):
             more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
             said = ", ".join([line.removeprefix(".") for line in lines[:SHOWN]] + more)
-            made_of = os.path.relpath(compose.source(folder))
+            made_of = os.path.relpath(compose.source(folder) or file)
             sys.stderr.write(f"{os.path.relpath(file)} is not what {made_of} makes: {said}\n")
         texts |= compose.missing(root)
         if write:
@@ -94,7 +89,7 @@ def check(file: Path, inputs: bool = True, keep: bool = False, values: dict[str,
         beside = ""
         if source := compose.source(file.parent):
             beside = f" (composed: change {source})"
-            wrong = [re.sub(r"^paths\.([\w-]+)", r"tasks.\1.path", line) for line in wrong]
+            wrong = [re.sub(r"^paths\.([\w-]+)", r"tasks.\1.path", line) for line in wrong]  # as written there
         raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
@@ -114,8 +109,7 @@ def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[st
             yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
         elif inputs and not compose.MADE.match(path):
             if not (file.parent / path).exists():
-                owner = key.replace("paths.", "tasks.", 1) if key.startswith("paths.") else key.removesuffix(".path")
-                source = value_of(f"{owner}.source", values)
+                source = value_of(f"tasks.{key.removeprefix('paths.')}.source", values)
                 yield f"{key}: {path} does not exist{way_to((file.parent / path).resolve(), source, file.parent)}"
             yield from errors(require_followed, file.parent / path)
 

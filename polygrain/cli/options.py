@@ -31,9 +31,7 @@ def profile_here(profile: str | None) -> str | None:
     own = [file.parent.name for file in root.glob("profiles/*/values.yaml")]
     if len(own) != 1 or (root / "dvc.lock").exists():
         return None
-    typer.echo(
-        f"taken is the only profile here: --profile {own[0]}; for the project's own graph: --profile ''", err=True
-    )
+    typer.echo(f"of the only profile here, --profile {own[0]} (the project's own graph: --profile '')", err=True)
     return own[0]
 
 

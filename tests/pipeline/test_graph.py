@@ -102,10 +102,10 @@ def test_load__a_profile_beside_the_repositorys_own(tmp_path):
     assert (large / "params.yaml").exists() and not (folder / "profiles/unused/params.yaml").exists()
     (folder / "profiles/paper").mkdir()
     (folder / "profiles/paper/family.yaml").write_text("listed: {}\n")
-    for name in ("large", "listed"):
+    for name, word in {"large": "profiles/large/", "listed": "listed"}.items():
         with pytest.raises(ValueError, match=f"^{name} is a profile: --profile {name}$"):
-            graph.load(folder, [name])
-    with pytest.raises(ValueError, match="unknown profile 'larg'; did you mean large?"):
+            graph.load(folder, [word])
+    with pytest.raises(ValueError, match=r"unknown profile 'larg'; did you mean large\?"):
         graph.folder_of("larg", folder)
     assert graph.folder_of("listed", folder) == folder / "profiles/listed"
     for name in ("small", "paper"):

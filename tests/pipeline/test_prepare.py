@@ -170,7 +170,7 @@ def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch)
         assert f"{stages} of {stages} stages to do" in CliRunner().invoke(app, ["run", "--dry"]).output
     monkeypatch.chdir(listed)
     dry = ["run", "--dry"]
-    assert "only profile here: --profile mine" in (said := CliRunner().invoke(app, dry).output) and "1 of 1" in said
+    assert "only profile here, --profile mine" in (said := CliRunner().invoke(app, dry).output) and "1 of 1" in said
     assert "2 of 2 stages" in CliRunner().invoke(app, [*dry, "--profile", ""]).output
     (listed / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")  # the project's own graph has run
     assert "2 of 2 stages" in CliRunner().invoke(app, dry).output
@@ -194,7 +194,7 @@ def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(list
     toy.run(profile, "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
     assert toy.run(profile, "dvc", "status", "dvc.yaml") == "Data and pipelines are up to date.\n"
     assert "Running stage" not in toy.run(profile, "dvc", "repro")
-    assert toy.polygrain(clone, "run", "--profile", "mine") == "0 of 1 stages to do\n"
+    assert toy.polygrain(clone, "run", "--profile", "mine").startswith("0 of 1 stages to do\n")
     assert [path.name for path in (profile / "data").iterdir()] == ["choice"]
 
 
