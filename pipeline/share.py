@@ -12,7 +12,7 @@ import stat
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline import dvc_api, graph, project
@@ -117,23 +117,14 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     if not left:
         return f"All {len(stages)} stages are up to date: there is nothing to run."
     told = [f"{len(stages) - len(left)} of {len(stages)} stages are up to date."]
-    if gone := dict.fromkeys(path for one in left.values() for path in one.gone):
+    if gone := dict.fromkeys(path for _, paths in left.values() for path in paths):
         told.append(f"Not here, though stages read it: {', '.join(gone)}.")
-    if named := [name for name, one in left.items() if one.has_result]:
+    if named := [name for name, (is_named, _) in left.items() if is_named]:
         told.append(f"With the result that dvc.lock names, of other inputs or values than here: {', '.join(named)}.")
-    if lacking := [name for name, one in left.items() if not one.has_result]:
+    if lacking := [name for name, (is_named, _) in left.items() if not is_named]:
         rest = f"`polygrain run` runs the rest, whose results for these inputs are not shared: {', '.join(lacking)}"
         raise ValueError(" ".join([*told, rest]))
     return " ".join(told)
-
-
-class Left(NamedTuple):
-    """A stage without a result for what it reads here."""
-
-    has_result: bool
-    """the one that dvc.lock names"""
-    gone: list[str]
-    """what it reads, and no stage makes, and is not here"""
 
 
 def restore(
@@ -143,11 +134,12 @@ def restore(
     as_recorded: bool = False,
     force: bool = False,
     or_recorded: bool = False,
-) -> dict[str, Left]:
+) -> dict[str, tuple[bool, list[str]]]:
     """Brings the results of these stages, sources first, and records them in dvc.lock; those not shared, by name.
 
     With `as_recorded` what dvc.lock says comes; then, and with `force`, whatever lies here. With `or_recorded` it comes
-    where nothing else fits. ValueError: the remote handed out what is refused, or cannot be reached.
+    where nothing else fits: the names are told with whether it came, and with the sources that are not here.
+    ValueError: the remote handed out what is refused, or cannot be reached.
     """
     left, brought = {}, []
     with dvc_api.opened(folder) as repo:
@@ -157,7 +149,7 @@ def restore(
                 stage = stages[name]
                 if stage.cmd is None:  # of `dvc add` or an import
                     if not pull(repo, stage, remote):
-                        left[name] = Left(False, [])
+                        left[name] = False, []
                     continue
                 entries = [dvc_api.entry_of(stage)] if as_recorded else shared(repo, stage, remote)
                 if any(bring(repo, stage, entry, remote, as_recorded or force) for entry in entries):
@@ -166,8 +158,8 @@ def restore(
                 deps = {dep.def_path: dep for dep in stage.deps}
                 gone = [path for path, dep in deps.items() if not (compose.MADE.match(path) or dep.exists)]
                 is_named = or_recorded and all(out.hash_info for out in stage.outs)
-                has_result = is_named and bring(repo, stage, dvc_api.entry_of(stage), remote, force)
-                left[name] = Left(has_result, [os.path.normpath(folder / path) for path in gone])
+                came = is_named and bring(repo, stage, dvc_api.entry_of(stage), remote, force)
+                left[name] = came, [os.path.normpath(folder / path) for path in gone]
         except (ValueError, dvc_api.DvcException):
             raise
         except Exception as error:  # ssh, S3 and file libraries have their own
@@ -180,9 +172,10 @@ def restore(
 
 def shared(repo: Any, stage: Any, remote: str) -> Iterator[dict]:
     """What may hold the stage's result, as entries of dvc.lock: its own, if it fits, then runs with the same inputs."""
-    if stage.frozen or all(dep.exists for dep in stage.deps):
-        if dvc_api.is_recorded(stage):
-            yield dvc_api.entry_of(stage)
+    is_here = all(dep.exists for dep in stage.deps)
+    if (is_here or stage.frozen) and dvc_api.is_recorded(stage):
+        yield dvc_api.entry_of(stage)
+    if is_here:
         yield from dvc_api.recorded_runs(repo, stage, remote)
 
 

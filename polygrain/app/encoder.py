@@ -72,7 +72,7 @@ def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
     names = (name and bare(name) for name in (request.name, request.architecture))
     request = request._replace(**dict(zip(("name", "architecture"), names, strict=True)))
-    path = Path(os.path.abspath(request.name))  # links stay
+    path = Path(os.path.abspath(str(request.name)))  # links stay
     if path.exists():
         values = from_disk(request, path)
     else:

@@ -10,6 +10,7 @@ are what differs from the root's params.yaml, or with `from: OTHER` from another
 - A relative `path` is seen from the file it is written in. What stages make (data/, but not data/raw/) is each graph's
   own, so such a path stays as it is.
 - Where DVC needs the folder of each item, a list of names will do: `granularities: [128, size4]`, `fusions: [average]`.
+- The `path` of a task goes to `paths`, on which `images` alone depends.
 - A profile with granularities of its own trains `adaptors` on all of them, unless it says on which.
 """
 
@@ -67,9 +68,8 @@ def parsed(file: Path, text: str) -> dict[str, Any]:
 
 def twice(node: Node) -> Iterator[tuple[str, tuple[int, int]]]:
     """Each key that a mapping below the node has twice, with the lines of both."""
-    pairs = node.value if isinstance(node, MappingNode) else []
     first: dict[str, int] = {}
-    for key, value in pairs:
+    for key, value in node.value if isinstance(node, MappingNode) else []:
         name, line = str(key.value), key.start_mark.line + 1
         if name in first:
             yield name, (first[name], line)
@@ -151,11 +151,12 @@ def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
     root = profile.parent.parent
-    values = lists.joined(moved(read_params(root / "params.yaml"), root, profile))
+    values = moved(read_params(root / "params.yaml"), root, profile)
     values |= {name: type(values[name])() for name in lists.BRANCHES if name in values}
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
         replaced, extended = (above.pop(key, []) for key in ("replace", "extend"))
+        above, extended = lists.divided(above), [*extended, *(["paths"] if "tasks" in extended else [])]
         for name in replaced:
             values = without(values, name)
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
@@ -170,7 +171,7 @@ def compose(profile: Path) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ValueError(f"{source(profile)}: {error}") from error
     values.pop("vars", None)
-    return lists.divided(lists.with_folders(values, inherited))
+    return lists.with_folders(values, inherited)
 
 
 def changes(profile: Path) -> dict[Path, str]:

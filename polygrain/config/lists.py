@@ -186,8 +186,8 @@ class Lists(Section):
     def items_match(self) -> "Lists":
         """What an item is about is there, each training has its own name, and something trains."""
         trained = [name for name, task in self.tasks.items() if not task.unseen]
-        if lacking := sorted(self.tasks.keys() ^ self.paths.keys()):
-            raise ValueError(f"tasks and paths have to name the same, and one of them lacks {', '.join(lacking)}")
+        for name in sorted(self.tasks.keys() ^ self.paths.keys()):
+            raise ValueError(f"paths.{name} or tasks.{name} is missing: give both")
         if not trained:
             raise ValueError("tasks are all unseen; one at least must train")
         folders = [f"images/{task}" for task in self.tasks] + [f"gsp_collage/{name}" for name in self.gsp_collages]
@@ -327,30 +327,19 @@ BRANCHES = (
 )
 
 
-def joined(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with the path of each task in it, as profiles are written."""
-    tasks, paths = values.get("tasks"), values.get("paths")
-    if not (isinstance(tasks, dict) and isinstance(paths, dict)):
-        return values  # refused elsewhere
-    own = {name: {**tasks[name], "path": path} for name, path in paths.items() if isinstance(tasks.get(name), dict)}
-    return {key: value for key, value in values.items() if key != "paths"} | {"tasks": tasks | own}
-
-
 def divided(values: dict[str, Any]) -> dict[str, Any]:
     """The values with the paths of the tasks in a list of their own: of all stages `images` alone depends on it."""
     tasks = values.get("tasks")
-    if not isinstance(tasks, dict):
+    if not (isinstance(tasks, dict) and all(isinstance(task, dict) for task in tasks.values())):
         return values  # refused elsewhere
-    whole = {name: task for name, task in tasks.items() if isinstance(task, dict)}
-    own = {name: {key: value for key, value in task.items() if key != "path"} for name, task in whole.items()}
-    paths = {name: task["path"] for name, task in whole.items() if "path" in task}
-    return values | {"tasks": tasks | own, "paths": paths | (values.get("paths") or {})}
+    own = {name: {key: value for key, value in task.items() if key != "path"} for name, task in tasks.items()}
+    paths = {name: task["path"] for name, task in tasks.items() if "path" in task}
+    return values | {"tasks": own, "paths": paths | (values.get("paths") or {})}
 
 
 def is_path(section: str, key: str) -> bool:
     """Whether a value of params.yaml with this key is a path: a study of `tll` names its weights by one, too."""
-    is_other = section == "paths" or (section, key) in (("", "versions"), ("tll", "weights"))
-    return key == "path" or is_other
+    return key == "path" or section == "paths" or (section, key) in (("", "versions"), ("tll", "weights"))
 
 
 def paths(values: Mapping[str, Any], section: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from ruamel.yaml import YAML
 
 from benchmarks import toy
 from pipeline import server, share
+from tests.helpers import project
 from tests.pipeline import sshd
 
 
@@ -212,6 +214,57 @@ def test_fetch__a_list_of_files_that_leads_out_of_its_output(owner, tmp_path):
     with pytest.raises(ValueError, match="refused"):
         share.fetch(second, str(remote))
     assert toy.texts(second) == {} and not list(tmp_path.rglob("planted"))
+
+
+def ran(said: str) -> list[str]:
+    return [line.split("'")[1].rpartition(":")[2] for line in said.splitlines() if line.startswith("Running stage")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["photos", "data/raw/photos", "../photos"])
+def test_team__three_clones_at_three_paths_run_only_what_changed(tmp_path, where):
+    """Photographs by `dvc add`, in a folder inside and in one outside; by our commands, and by plain DVC."""
+    owner, url, words = tmp_path / "a/owner", str(tmp_path / "remote"), ["--profile", "shop"]
+    project.copy_project(owner)
+    project.draw_images(owner / where)
+    if where == "photos":
+        toy.run(owner, "dvc", "add", "-q", where)
+    toy.polygrain(owner, "new", "shop", "--images", where, "--encoder", "encoders/vit48")
+    first = ["images@photos", "encoder", "resolution", "features@photos"]
+    assert sorted(ran(toy.polygrain(owner, "run", "features", *words))) == sorted(first)
+    toy.commit(owner)
+    toy.polygrain(owner, "share", *words, "--remote", url)
+
+    clones = [tmp_path / "b/far/second", tmp_path / "third"]
+    for clone in clones:
+        toy.run(tmp_path, "git", "clone", "-q", str(owner), str(clone))
+        if where == "data/raw/photos":
+            assert "Not here" in toy.polygrain(clone, "fetch", "features", *words, "--remote", url)
+            shutil.copytree(owner / where, clone / where)
+    second, third = clones
+    assert "are up to date: there" in toy.polygrain(second, "fetch", "features", *words, "--remote", url)
+    assert "0 of" in toy.polygrain(second, "run", "--dry", "features", *words)
+    with (second / "profiles/shop/values.yaml").open("a") as file:
+        file.write("features: {dtype: float32}\n")
+    assert "1 of " in toy.polygrain(second, "run", "--dry", "features", *words)
+    assert ran(toy.polygrain(second, "run", "features", *words)) == ["features@photos"]
+    toy.commit(second)
+    toy.polygrain(second, "share", *words)
+
+    toy.run(third, "git", "pull", "-q", str(second))
+    toy.run(third, "dvc", "remote", "add", "--default", "--local", "team", url, check=False)
+    profile, names = third / "profiles/shop", ["images", "encoder", "resolution", "features"]
+    toy.run(profile, "dvc", "pull", *(["../../photos.dvc"] if where == "photos" else []), *names)
+    assert ran(toy.run(profile, "dvc", "repro", "features")) == []
+    toy.run(owner, "git", "pull", "-q", str(second))
+    assert "are up to date: there" in toy.polygrain(owner, "fetch", "features", *words)
+    assert ran(toy.polygrain(owner, "run", "features", *words)) == []
+    # The same photographs at another path: only the stage that reads them looks.
+    values = profile / "values.yaml"
+    path = re.search(r"path: (\S*photos)", values.read_text())[1]
+    shutil.copytree(profile / path, third / "moved")
+    values.write_text(values.read_text().replace(path, "../../moved"))
+    assert ran(toy.polygrain(third, "run", "features", *words)) == ["images@photos"]
 
 
 @pytest.mark.parametrize(

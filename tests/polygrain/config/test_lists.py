@@ -33,7 +33,7 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
     Lists(**{name: value if name in kept else type(value)() for name, value in values.items()})
     with pytest.raises(ValidationError, match="at least 1"):
         Lists(**values | {"tasks": {}})
-    with pytest.raises(ValidationError, match="lacks digits"):
+    with pytest.raises(ValidationError, match=r"paths\.digits or tasks\.digits is missing"):
         Lists(**values | {"paths": {name: "x" for name in values["tasks"] if name != "digits"}})
 
 
