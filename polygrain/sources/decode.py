@@ -28,8 +28,8 @@ MOST_PIXELS = 89_000_000
 MOST_SCANS = 100
 # Of an animation that begins with blank ones.
 MOST_FRAMES = 100
-# Of a segment of a JPEG: neither a byte of coded data nor a restart in it, which have no length.
-MARKER = re.compile(rb"\xff([\x02-\xcf\xd8-\xfe])")
+# Of a segment of a JPEG, which has a length: not of its beginning, a restart, or a byte of coded data.
+MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
 MOST_PIXELS_AT_ONCE = 128 * 10**6
 
@@ -75,10 +75,7 @@ allowance = Allowance(MOST_PIXELS_AT_ONCE)
 def decode_all(
     root: Path, paths: list[str], size: int, shape: Shape = "crop", blank: bool = False
 ) -> Iterator[Picture | str]:
-    """A picture, or the reason why there is none, for each path in turn; one block of them is in memory at a time.
-
-    `blank` and ValueError as of `decode`.
-    """
+    """`decode` for each path in turn, or the reason why there is none; one block of them is in memory at a time."""
 
     def attempt(path: str) -> Picture | str:
         try:
@@ -93,12 +90,11 @@ def decode_all(
 
 
 def decode(file: Path, size: int, shape: Shape = "crop", blank: bool = False) -> Picture:
-    """An image file, upright, as the centre square whose side is scaled to `size` pixels.
+    """The first frame of an image file, or another if that is blank, as the upright centre square scaled to `size` px.
 
-    `squash` scales the whole image to that square instead. Transparent parts lie on white. Of an animation it is the
-    first frame, unless that is blank. Raises Unreadable with the reason, for more than `MOST_PIXELS` before anything is
-    decoded; without `blank`, for one colour only, too. Raises another ValueError where the machine cannot read the
-    file, which says nothing about the image.
+    `squash` scales the whole image to that square instead. Raises Unreadable with the reason, for more than
+    `MOST_PIXELS` before anything is decoded, and for one colour only unless `blank` allows it; another ValueError where
+    the machine cannot read the file.
     """
     with reading(file), opened(file) as stream:
         return picture(stream, size, shape, blank)
@@ -110,8 +106,7 @@ def reading(name: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "start the run again when it can be, or without it"
-        raise ValueError(f"{name} cannot be read ({error.strerror}); {remedy}") from error
+        raise ValueError(f"{name} cannot be read ({error.strerror}); mend that, and start the run again") from error
 
 
 def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop", blank: bool = False) -> Picture:
@@ -184,8 +179,7 @@ def count_scans(stream: BufferedIOBase) -> int:
     content, place, scans = stream.read(), 0, 0
     while (found := MARKER.search(content, place)) and found[1] != b"\xd9":
         scans += found[1] == b"\xda"
-        length = 0 if found[1] == b"\xd8" else int.from_bytes(content[found.end() : found.end() + 2])
-        place = found.end() + length
+        place = found.end() + int.from_bytes(content[found.end() : found.end() + 2])
     return scans
 
 

@@ -10,7 +10,7 @@ Shape = Literal["crop", "squash"]
 # Grey values of 16 bits in a range below it would have 64 of 256 levels left, or fewer.
 NARROW = 2**14
 # A mean grey value: what is lighter cannot be seen on white.
-LIGHT = 240
+LIGHT = 235
 
 
 class Unreadable(ValueError):

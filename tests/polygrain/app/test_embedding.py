@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from polygrain.app import embedding
 from polygrain.app.embedding import Wanted, embed, is_current, rejected_file, write
@@ -165,9 +165,7 @@ def test_write__images_that_come_later_take_the_mean_as_it_is(fused, photos, tmp
     write(model, "abc", find(photos), output)
     mean = np.array(compared(output).mean)
     for i in range(9):
-        image = Image.new("RGB", (64, 48), (250, 25 * i, 250))
-        image.putpixel((32, 24), 0)
-        image.save(photos / f"{i}.png")
+        ImageOps.expand(Image.new("RGB", (62, 46), (250, 25 * i, 250)), 1).save(photos / f"{i}.png")
     write(model, "abc", find(photos), output)
     np.testing.assert_array_equal(compared(output).mean, mean)
     given = embed(model, [photos / path for path in find(photos).paths])
@@ -367,7 +365,6 @@ def test_write__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos, 
     with pytest.raises(ValueError, match=r"dots/class\d/\d\.png cannot be read .*start the run again"):
         write(model, "abc", find(photos), output, batch=4)
     away.replace(photos / "dots")
-    assert not output.exists()
     monkeypatch.setattr(embedding, "embed_squares", counted)
     write(model, "abc", find(photos), output, batch=4)
     assert counted.call_count == 6 and output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()

@@ -35,6 +35,14 @@ def test_in_splits__the_same_classes_split_as_the_folders_say(tmp_path: Path) ->
         candidates.in_splits(tmp_path, 8)
 
 
+def test_published__one_colour_is_an_image_of_what_is_counted(tmp_path: Path) -> None:
+    layouts.eurosat(tmp_path, 1)
+    for file in tmp_path.rglob("*.jpg"):
+        Image.new("RGB", (9, 9)).save(file)
+    pictures = candidates.published(tmp_path, "eurosat", False, 16, check=False).outcomes
+    assert {picture.pixels.max() for picture in pictures} == {0}
+
+
 def test_published__arrays_become_pictures(tmp_path: Path, monkeypatch) -> None:
     layouts.cifar(tmp_path, 1, "10")(monkeypatch)
     result = candidates.published(tmp_path, "cifar10", False, 16, check=False)
