@@ -262,7 +262,6 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         folders[3] / "dots",
         tmp_path / "gallery",
         task="dots",
-        source="dots",
         params=gallery.Params(smoothing=smoothing),
     )
     plain = gallery_of(tmp_path / "gallery/embeddings.parquet", smooth=False)
@@ -343,7 +342,6 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
             folders[2] / "dots",
             tmp_path / "gallery",
             task="dots",
-            source="dots",
             params=gallery.Params(smoothing=SETTINGS),
         )
         for name in ("choice/untrained", "choice", "encoder"):
