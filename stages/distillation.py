@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from polygrain.compute import device, processes
-from polygrain.compute.graphs import graphed
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import AdaptorConfig
@@ -76,7 +75,6 @@ def train(
     targets = make_targets(model, pixels, rows, params)
     trained = nn.ModuleList(model.adaptors).requires_grad_(True)
     optimizer = torch.optim.Adam(trained.parameters(), params.learning_rate, weight_decay=params.weight_decay)
-    embed = graphed(model, trained, params.batch, model.config.size, where, params.precision)
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch[processes.share(len(batch))].numpy()]], where)
@@ -85,7 +83,8 @@ def train(
         part, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, model.config.size, params.augmentation, drawn)
-        embeddings = embed(views)
+        with device.autocast(where, params.precision):
+            embeddings = model(views)
         expected = device.sent(targets[batch.rows[part]], where)
         return {"loss": (1 - cosine_similarity(embeddings.float(), expected)).sum() / len(batch.rows)}
 

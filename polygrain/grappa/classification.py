@@ -11,7 +11,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
-from polygrain.compute.graphs import graphed
 from polygrain.config.schema import Factor
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import Augmentation, ShareOfDraws, augment
@@ -61,7 +60,6 @@ def train(
     trained = nn.ModuleDict({"adaptors": parts, "classifier": classifier}).requires_grad_(True).to(where)
     model.to(where)
     optimizer = build_optimizer(trained, params)
-    features = graphed(model.features, parts, params.batch, model.config.size, where, params.precision)
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch[processes.share(len(batch))]].numpy()], where)
@@ -71,7 +69,8 @@ def train(
         mine, drawn = processes.share(len(batch.rows)), ShareOfDraws(generator, len(batch.rows))
         images = batch.content.to(where, non_blocking=True)
         views = augment(images, model.config.size, params.augmentation, drawn)
-        tokens = features(views)
+        with device.autocast(where, params.precision):
+            tokens = model.features(views)
         targets = device.sent(labels[batch.rows][mine], where)
         loss, accuracy = norm_softmax(tokens, classifier[0], targets, params.gamma)
         part = len(tokens) / len(batch.rows)

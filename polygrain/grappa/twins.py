@@ -13,7 +13,6 @@ from timm.optim.lars import Lars
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
-from polygrain.compute.graphs import graphed
 from polygrain.config.schema import Count, Decay, Epochs, Factor, Rate, Section, Warmup, Weight, Width
 from polygrain.encoder.extract import embed_shares
 from polygrain.encoder.model import Model
@@ -112,7 +111,6 @@ def train(
     model.to(where)
     count, refresh = (params.neighbours, params.refresh) if isinstance(params, NeighbourPairs) else (0, False)
     table = None if graph is None else first_neighbours(graph[:], count)
-    encode = graphed(model.features, parts, 2 * params.batch, model.config.size, where, params.precision)
 
     def prepare(epoch: int) -> Read:
         nonlocal table
@@ -137,7 +135,9 @@ def train(
         if table is not None:
             choice = torch.randint(table.shape[1], (len(batch.rows), 1), generator=generator)
             second = read(table[batch.rows[mine]].gather(1, choice[mine]).squeeze(1))
-        features = encode(torch.cat([views(first, drawn), views(second, drawn)]))
+        pairs = torch.cat([views(first, drawn), views(second, drawn)])
+        with device.autocast(where, params.precision):
+            features = model.features(pairs)
         # Each half goes through the projector alone: its batch norm must not see both members of a pair at once.
         first, second = (projector(whole(half)) for half in features.float().chunk(2))
         # Every process has the loss of the whole batch, so its part of their sum is one by their number.
