@@ -6,6 +6,7 @@ that go on with probability `strength` (Zhou et al., "Learning with local and gl
 "Efficient diffusion on region manifolds"). A row without a link stays, and so do queries.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated
@@ -89,7 +90,7 @@ def smoothed(
     where = device.best()
     for columns in shown(blocks(vectors.shape[1], device.roomy(COLUMNS, where, 4))):
         right = np.ascontiguousarray(vectors[:, columns])
-        result[:, columns] = solve(matrix, right) if where.type == "cpu" else solve_by_torch(matrix, right, where)
+        result[:, columns] = solve(matrix, right, where)
     return result
 
 
@@ -119,31 +120,13 @@ def turned_to_link(rows: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, 
     return turned
 
 
-def solve(matrix: csr_array, right: Float32[np.ndarray, "row column"]) -> Float32[np.ndarray, "row column"]:
-    """X of (I - matrix) X = right, for a symmetric matrix whose eigenvalues are below 1."""
-    result, rest = right.copy(), matrix @ right
-    direction, size = rest.copy(), np.einsum("nc,nc->c", rest, rest)
-    enough = TOLERANCE**2 * np.einsum("nc,nc->c", right, right)
-    for _ in range(ROUNDS):
-        if (size <= enough).all():
-            break
-        change = direction - matrix @ direction
-        step = size / np.maximum(np.einsum("nc,nc->c", direction, change), np.finfo(np.float32).tiny)
-        result += step * direction
-        rest -= step * change
-        before, size = size, np.einsum("nc,nc->c", rest, rest)
-        direction = rest + size / np.maximum(before, np.finfo(np.float32).tiny) * direction
-    return result
-
-
-@torch.sparse.check_sparse_tensor_invariants(enable=False)  # torch warns where nothing is said
-def solve_by_torch(
+def solve(
     matrix: csr_array, right: Float32[np.ndarray, "row column"], where: torch.device
 ) -> Float32[np.ndarray, "row column"]:
-    """The same on a device."""
-    links = matrix.sorted_indices().tocoo()
-    places, values = torch.from_numpy(np.stack(links.coords)).to(where), torch.from_numpy(links.data).to(where)
-    links = torch.sparse_coo_tensor(places, values, links.shape, is_coalesced=True)
+    """X of (I - matrix) X = right, for a symmetric matrix whose eigenvalues are below 1."""
+    with warnings.catch_warnings(action="ignore"):  # torch calls the layout young
+        parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+        links = torch.sparse_csr_tensor(*parts, matrix.shape).to(where)
     columns = torch.from_numpy(right).to(where)
     result, rest = columns.clone(), links @ columns
     direction, size = rest.clone(), rest.square().sum(0)

@@ -6,20 +6,9 @@ import torch
 from sklearn.semi_supervised import LabelSpreading
 
 from polygrain.comparing import smoothing
-from polygrain.comparing.smoothing import (
-    Smoothing,
-    cosines,
-    linked,
-    links,
-    normalised,
-    smoothed,
-    solve,
-    solve_by_torch,
-)
+from polygrain.comparing.smoothing import Smoothing, cosines, linked, links, normalised, smoothed, solve
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.neighbours import nearest
-
-GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
 
 def rows(n=60, dim=5, seed=0):
@@ -63,11 +52,12 @@ def test_smoothed__solves_the_equation(k, power, strength, monkeypatch):
     np.testing.assert_allclose(result, plain_smoothed(vectors, expected, strength), atol=2e-3)
 
 
-@pytest.mark.parametrize("where", ["cpu", GPU])
-def test_solve_by_torch__is_the_same_on_a_device(where):
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_solve__is_the_same_on_a_gpu():
     vectors = rows()
     matrix = np.float32(0.9) * normalised(graph(vectors))
-    np.testing.assert_allclose(solve_by_torch(matrix, vectors, torch.device(where)), solve(matrix, vectors), atol=1e-4)
+    found, expected = (solve(matrix, vectors, torch.device(where)) for where in ("cuda", "cpu"))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_smoothed__spreads_labels_as_scikit_learn():
