@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from polygrain.cli.options import MODEL, require_model
+from polygrain.cli.options import MODEL, log_here, require_model
 
 
 def embed(
@@ -33,8 +33,6 @@ def embed(
 
     Example: polygrain embed my/images -o embeddings.parquet --model profiles/shoes/data/choice
     """
-    import logging
-
     import pyarrow.parquet as pq
 
     from polygrain.app.embedding import Wanted, rejected_file, write
@@ -43,8 +41,7 @@ def embed(
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
+    log_here()
     if output.suffix != ".parquet":
         raise ValueError(f"{output} does not end in .parquet")
     if output.is_dir():

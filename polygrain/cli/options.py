@@ -1,11 +1,18 @@
 """Words that several commands take."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 MODEL = "data/choice"
+
+
+def log_here() -> None:
+    """Shows on the terminal what the work tells."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
 
 
 def require_model(folder: Path) -> Path:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polygrain.cli.options import MODEL, require_model
+from polygrain.cli.options import MODEL, log_here, require_model
 
 if TYPE_CHECKING:
     from polygrain.encoder.model import Model
@@ -53,14 +53,11 @@ def search(
 
     Example: polygrain search --page --in embeddings.parquet
     """
-    import logging
-
     from polygrain.app.gallery import model_of
     from polygrain.compute import device
     from polygrain.encoder import load
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
+    log_here()
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
     model = require_model(model_of(source, model))

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from polygrain.cli.options import log_here
+
 
 def smooth(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="a .npy or .npz, or a .parquet with vectors")],
@@ -27,11 +29,8 @@ def smooth(
 
     Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
     """
-    import logging
-
     from polygrain.app.vectors import smooth_file
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
+    log_here()
     count, said = smooth_file(source, output, alike, column, paths)
     typer.echo("\n".join([*said, f"{output}: {count:,} vectors"]))
