@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from polygrain.config import versions
 from polygrain.config.graph import items_of
 from polygrain.config.lists import Lists
+from polygrain.store import work
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = ROOT / "polygrain"
@@ -40,8 +41,6 @@ SHARED = {
 PAPERS = ("grappa", "gsp", "mpcl", "tll")  # they may import the shared rooms
 USE = ("app", "cli")  # they may import every room
 TABLES = [*LIBRARY.rglob("*.j2"), *LIBRARY.rglob("*.csv")]
-# How a stage is run, not what it computes: no dependency of a stage.
-RUNNER = (LIBRARY / "runner", LIBRARY / "config")
 
 
 def body(stage: str) -> dict:
@@ -50,14 +49,6 @@ def body(stage: str) -> dict:
 
 def room_of(file: Path) -> str:
     return file.relative_to(LIBRARY).parts[0]
-
-
-@cache
-def source(name: str) -> Path | None:
-    """The file of a dotted name of ours, if it is a module or a package."""
-    path = ROOT.joinpath(*name.split("."))
-    files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
-    return files[0] if files and name.split(".")[0] in ("stages", "pipeline", "polygrain") else None
 
 
 @cache
@@ -75,24 +66,8 @@ def imports(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            names |= {name if source(name) else node.module for name in inner}
+            names |= {name if work.module(name) else node.module for name in inner}
     return names
-
-
-@cache
-def own_files(file: Path) -> set[Path]:
-    return {path for name in imports(file) if (path := source(name))}
-
-
-def closure(file: Path) -> set[Path]:
-    """All modules that a file imports, directly or not, without the runner and what only the runner imports."""
-    seen, todo = set(), [file]
-    while todo:
-        current = todo.pop()
-        if current not in seen and not any(current.is_relative_to(folder) for folder in RUNNER):
-            seen.add(current)
-            todo += own_files(current)
-    return seen
 
 
 def read_files(files: set[Path]) -> set[Path]:
@@ -121,7 +96,7 @@ def dependency(file: Path) -> Path:
 
 
 def dependencies(stage: str) -> set[str]:
-    files = closure(ROOT / f"stages/{stage}.py")
+    files = {*work.sources(stage).values()}
     found = {dependency(file) for file in files | read_files(files) if file.name != "__init__.py"}
     return {path.relative_to(ROOT).as_posix() for path in found if not found & set(path.parents)}
 
@@ -140,7 +115,7 @@ def test_stages__deps_are_the_rooms_of_the_import_closure(stage):
 @pytest.mark.parametrize("stage", STAGES)
 def test_stages__depend_on_the_versions_of_what_they_import(stage):
     """But pages: nothing is computed from them."""
-    names = {name.split(".")[0] for file in closure(ROOT / f"stages/{stage}.py") for name in imports(file)}
+    names = {name.split(".")[0] for file in work.sources(stage).values() for name in imports(file)}
     needed = (
         [] if stage.endswith("report") else sorted(versions.PACKAGES[name] for name in names & {*versions.PACKAGES})
     )
@@ -224,7 +199,7 @@ def test_rooms__import_one_way():
         room = room_of(file)
         every = (*SHARED, *PAPERS, *USE)
         allowed = {room, *(every if room in USE else SHARED if room in PAPERS else SHARED[room])}
-        others = {room_of(other) for other in own_files(file) if other.is_relative_to(LIBRARY)} - {"__init__.py"}
+        others = {room_of(other) for other in work.imported(file) if other.is_relative_to(LIBRARY)} - {"__init__.py"}
         wrong += [f"{file.relative_to(ROOT)} imports {other}" for other in others - allowed]
     assert not wrong, "\n".join(wrong)
 

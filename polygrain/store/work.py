@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -89,6 +90,7 @@ def sources(stage: str) -> dict[str, Path]:
     return found
 
 
+@cache
 def imported(file: Path) -> list[Path]:
     """The project's modules that a file imports; `from a import b` is a.b where that is a module, else a."""
     found = []

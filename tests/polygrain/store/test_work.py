@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polygrain.store import work
-from tests.test_architecture import STAGES, closure
+from tests.test_architecture import STAGES
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +94,3 @@ def test_folder__keeps_the_newest_keys_of_an_item():
     other.mkdir(parents=True)
     assert work.folder("tll_pairs", "k4", [0], []) == folders[0]  # a return to the oldest
     assert {folder for folder in folders if folder.exists()} == {folders[0], folders[2], folders[3]} and other.exists()
-
-
-@pytest.mark.parametrize("stage", ["images", "adaptor", "report"])
-def test_sources__are_the_import_closure(stage):
-    assert {*work.sources(stage).values()} == closure(work.ROOT / f"stages/{stage}.py")
