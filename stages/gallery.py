@@ -40,7 +40,7 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
     with outputs.folder(output) as folder:
         if comparison.smoothing.strength and len(paths) > 1:
             shown = partial(progress, description="smooth", unit="part")
-            columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
+            columns["smoothed"] = comparison.rows(vectors, model.in_front, shown)
         embeddings.write(folder / "embeddings.parquet", columns, facts)
     return f"{len(paths):,} images, {comparison}"
 

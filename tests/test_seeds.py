@@ -106,7 +106,7 @@ def test_main__smoothed_within_tasks_they_are_clustered(world, tmp_path):
     expected = np.empty_like(rows)
     for task in TASKS:
         own = rows[tasks == task]
-        near = linked(own, unit_rows(own - own.mean(0)), Smoothing(0.9, 20))[1]
+        near = linked(own, unit_rows(own - own.mean(0)), Smoothing(0.9, 20))
         expected[tasks == task] = near
     expected = whitening.apply(whitening.fit(expected, 8, "half"), expected)
     np.testing.assert_allclose(written["vectors"], expected, atol=1e-4)

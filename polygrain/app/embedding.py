@@ -170,7 +170,7 @@ def write(
         columns |= {"state": [states[path] for path in hashes], "sha256": list(hashes.values())}
         if smooth and is_smoothed(comparison, len(vectors)):
             shown = bound(progress, description="smooth", unit="part")
-            columns["smoothed"] = comparison.smoothed(vectors, model.in_front, shown)[1]
+            columns["smoothed"] = comparison.rows(vectors, model.in_front, shown)
         facts = {"model": digest, "dim": str(model.dim), "root": os.fsencode(listing.root)}
         facts |= {"images": fingerprint(states), "comparison": comparison.to_json()} | made_by
         embeddings.write(partial / "whole.parquet", columns, facts)

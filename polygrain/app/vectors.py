@@ -68,7 +68,7 @@ def searched(rows: Float32[np.ndarray, "row dim"], alike: int | None = None) -> 
     said.append(f"{chosen.smoothing}: {chosen.why}")
     smoothed = None
     if chosen.smoothing.strength:
-        smoothed = linked(rows, plain, chosen.smoothing, partial(progress, description="smooth", unit="part"))[1]
+        smoothed = linked(rows, plain, chosen.smoothing, partial(progress, description="smooth", unit="part"))
     return Searched(layer, plain, smoothed, chosen.smoothing, said)
 
 

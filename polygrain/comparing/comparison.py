@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from pydantic import Field, FiniteFloat, TypeAdapter
 from torch import Tensor
 
@@ -27,7 +27,6 @@ FEWEST = 100
 # The variance of rows of unit length, below which they are equal and nothing but rounding is left without the mean.
 VARIED = 1e-6
 Rows = Float32[np.ndarray, "row dim"]
-Neighbours = Int64[np.ndarray, "row rank"]
 # What rows are linked by, from the vectors of a model: what stood in front of its last layer.
 Front = Callable[[Rows], Float32[np.ndarray, "row axis"]]
 
@@ -75,14 +74,12 @@ class Comparison:
         lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
         return (mean + lengths[:, None] * rows).astype(np.float32)
 
-    def smoothed(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> tuple[Neighbours, Rows]:
-        """The neighbours by which rows are linked, and the smoothed rows, of vectors of a model."""
-        by = vectors if front is None else front(vectors)
-        return linked(by, self.query(vectors), self.smoothing, shown)
-
-    def rows(self, vectors: Rows, front: Front | None = None) -> Rows:
+    def rows(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> Rows:
         """Vectors of a model as they are searched."""
-        return self.query(vectors) if self.is_plain or len(vectors) < 2 else self.smoothed(vectors, front)[1]
+        rows = self.query(vectors)
+        if self.is_plain or len(vectors) < 2:
+            return rows
+        return linked(vectors if front is None else front(vectors), rows, self.smoothing, shown)
 
     def to_json(self) -> str:
         return ADAPTER.dump_json(self).decode()

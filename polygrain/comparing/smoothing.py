@@ -99,12 +99,12 @@ def linked(
     rows: Float32[np.ndarray, "row dim"],
     smoothing: Smoothing,
     shown: Shown = iter,
-) -> tuple[Int64[np.ndarray, "row rank"], Float32[np.ndarray, "row dim"]]:
-    """The neighbours by which rows of unit length are linked, those nearest in `by`, and the smoothed rows."""
+) -> Float32[np.ndarray, "row dim"]:
+    """Rows of unit length, smoothed by those nearest in `by`."""
     turned = turned_to_link(by)
     neighbours = neighbours_of(turned, min(smoothing.neighbours, len(rows) - 1), shown)
     weights = links(neighbours, cosines(turned, neighbours), smoothing.power)
-    return neighbours, unit_rows(smoothed(rows, weights, smoothing.strength, shown))
+    return unit_rows(smoothed(rows, weights, smoothing.strength, shown))
 
 
 def turned_to_link(rows: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:

@@ -32,7 +32,7 @@ def expected(rows, alike=None):
     """Behind their own layer; and smoothed by links of the rows as they were."""
     plain = ClusterWhitening(alike).fit_transform(unit_rows(rows.astype(np.float32)))
     units = unit_rows(rows.astype(np.float32))
-    return plain, linked(units, plain, choose(units, alike=alike).smoothing)[1]
+    return plain, linked(units, plain, choose(units, alike=alike).smoothing)
 
 
 def test_smooth_file__an_array_becomes_its_smoothed_rows_and_a_query_goes_through_the_layer(tmp_path):

@@ -62,12 +62,7 @@ def test_rows__are_linked_by_what_stood_in_front():
     rows, before = shared(), shared(seed=1)
     mean = mean_of(rows)
     expected = smoothed_by_hand(rows, mean, before)
-    neighbours, result = Comparison(mean, ONE).smoothed(rows, lambda _: before)
-    np.testing.assert_allclose(result, expected, atol=5e-3)
-    np.testing.assert_array_equal(Comparison(mean, ONE).rows(rows, lambda _: before), result)
-    similar = turned(before) @ turned(before).T
-    np.fill_diagonal(similar, -np.inf)
-    assert (np.sort(neighbours) == np.sort(np.argsort(-similar, 1)[:, :4])).mean() > 0.99
+    np.testing.assert_allclose(Comparison(mean, ONE).rows(rows, lambda _: before), expected, atol=5e-3)
 
 
 @pytest.mark.parametrize("one", [Comparison(), Comparison((0.25, -1e-7), Smoothing(0.95, 40), 6)])
