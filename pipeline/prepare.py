@@ -19,9 +19,8 @@ from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.runner.inputs import digest
 from polygrain.sources.datasets.addresses import SOURCES
-from polygrain.sources.folder import require_followed
+from polygrain.sources.folder import few, require_followed
 
-SHOWN = 5  # differences
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
 
 
@@ -53,8 +52,7 @@ def composed(
         file = folder.resolve() / "params.yaml"
         values = compose.parsed(file, texts[file]) if file in texts else None
         if values and file.exists() and (lines := [*graph.differences("", read_params(file), values)]):
-            more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-            said = ", ".join([line.removeprefix(".") for line in lines[:SHOWN]] + more)
+            said = few([line.removeprefix(".") for line in lines])
             made_of = os.path.relpath(compose.source(folder) or file)
             sys.stderr.write(f"{os.path.relpath(file)} is not what {made_of} makes: {said}\n")
         texts |= compose.missing(root)
