@@ -34,8 +34,7 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
     # Where the originals lie is another place in each clone: a search asks params.yaml.
     places = {"root": os.path.relpath(images, output), "folder": os.path.relpath(choice, output)}
-    model_facts = {"model": digest(choice), "dim": str(model.dim)}
-    facts = model_facts | {"images": "", "comparison": comparison.to_json()} | places
+    facts = places | {"model": digest(choice), "dim": str(model.dim), "images": "", "comparison": comparison.to_json()}
     columns = {"path": paths, "embedding": comparison.plain(vectors)}
     with outputs.folder(output) as folder:
         if comparison.smoothing.strength and len(paths) > 1:
