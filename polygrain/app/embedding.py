@@ -30,12 +30,12 @@ from polygrain.encoder.extract import in_passes
 from polygrain.encoder.model import Model
 from polygrain.encoder.views import centre_crop
 from polygrain.runner.progress import progress
-from polygrain.sources.decode import Picture, decode, decoding
+from polygrain.sources.decode import Picture, decode, decoding, shown
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.drafts import put
 from polygrain.store.reading import reading
-from polygrain.store.square import Unreadable, square
+from polygrain.store.square import Unreadable
 from polygrain.store.tables import read_csv, write_csv
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def embed(
                 squares.append(squared(model, image))
             except Unreadable as reason:
                 if not skip:
-                    name = getattr(image, "filename", "") or image
+                    name = getattr(image, "filename", "") or (image if isinstance(image, Given) else f"number {place}")
                     hint = "" if isinstance(images, Given) else "; with skip=True the others are embedded"
                     raise ValueError(f"{name} cannot be embedded: {reason}{hint}") from reason
                 left[place] = str(reason)
@@ -72,13 +72,17 @@ def embed(
     return (np.concatenate(rows), left) if skip else np.concatenate(rows)
 
 
-def squared(model: Model, image: Given) -> UInt8[np.ndarray, "side side 3"]:
+def squared(model: Model, image: object) -> UInt8[np.ndarray, "side side 3"]:
     """An image as the square that the model's pipeline stores; Unreadable with the reason why there is none."""
     if isinstance(image, Image.Image):
         with decoding():
-            return square(image, model.config.resize)
+            return shown(image, model.config.resize)
+    if not isinstance(image, str | os.PathLike):
+        raise Unreadable(f"it is a {type(image).__name__}: give a file, or PIL's Image.fromarray of pixels")
     if os.path.isdir(image):
         raise Unreadable(f"it is a folder: give its images, such as sorted(Path({str(image)!r}).rglob('*.jpg'))")
+    if not os.path.exists(image):
+        raise Unreadable("there is no such file")
     return decode(Path(image), model.config.resize).pixels
 
 

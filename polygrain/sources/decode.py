@@ -126,9 +126,13 @@ def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop", blank: boo
                 # Of a TIFF Pillow gives the upright size.
                 if image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
-                squares = (Image.fromarray(square(frame, size, shape)) for frame in frames(image))
-                pixels = np.asarray(next(squares) if blank else first_shown(squares))
+                pixels = square(image, size, shape) if blank else shown(image, size, shape)
                 return Picture(pixels, width, height, length, digest)
+
+
+def shown(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
+    """`square` of an opened image or, where that is of one colour, of another frame; Unreadable if all are."""
+    return np.asarray(first_shown(Image.fromarray(square(frame, size, shape)) for frame in frames(image)))
 
 
 def upright(stream: BufferedIOBase) -> Image.Image:
@@ -164,7 +168,11 @@ def first_shown(views: Iterator[Image.Image]) -> Image.Image:
 def bounded(stream: BufferedIOBase) -> Iterator[Image.Image]:
     """An image opened by its header, which is within the bounds on pixels and scans."""
     stream.seek(0)
-    with Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
+    try:
+        found = Image.open(stream, formats=FORMATS)  # type: ignore[arg-type]
+    except MemoryError:  # of a header, which is small in any image
+        raise Unreadable("cannot be decoded: its header names more bytes than there are") from None
+    with found as image:
         width, height = image.size
         if width * height > MOST_PIXELS:
             raise Unreadable(f"{width} x {height} pixels, at most {MOST_PIXELS} are decoded")

@@ -53,8 +53,20 @@ def test_embed__one_that_cannot_be_read_is_named_or_left_out(fused: Path, photos
         found, left = embed(model, iter(images), batch=2, skip=True)
         np.testing.assert_allclose(found, rows, atol=1e-5)
         assert [*left] == [1, 2] and "truncated" in left[1]
+    assert embed(model, [files[0], photos / "gone.png"], skip=True)[1] == {1: "there is no such file"}
     with pytest.raises(ValueError, match="it is a folder: give its images"):
         embed(model, photos)
+    with pytest.raises(ValueError, match="it is a ndarray: give a file, or PIL's"):
+        embedding.squared(model, np.zeros((9, 9, 3)))
+
+
+def test_embed__an_opened_image_is_seen_as_its_file(fused: Path, shared_photos: Path, tmp_path: Path) -> None:
+    model, file, shown = load(fused), tmp_path / "a.gif", Image.open(next(shared_photos.rglob("*.png"))).convert("RGB")
+    Image.new("RGB", shown.size, "white").save(file, save_all=True, append_images=[shown])
+    with Image.open(file) as opened:
+        np.testing.assert_array_equal(embed(model, opened), embed(model, file))
+    with pytest.raises(ValueError, match="one colour only"):
+        embed(model, Image.new("RGB", (64, 64)))
 
 
 def test_write__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:

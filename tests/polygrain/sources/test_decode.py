@@ -141,6 +141,13 @@ def test_decode__refuses_hostile_and_damaged_content(tmp_path: Path, content: by
         upright(io.BytesIO(content))
 
 
+def test_decode__a_length_beyond_any_memory_is_damage(tmp_path: Path) -> None:
+    start, box, rest = content_of(NOISE, "JPEG2000").partition(b"jp2h")
+    (tmp_path / "a").write_bytes(start[:-4] + struct.pack(">I4sQ", 1, box, 2**60) + rest)
+    with pytest.raises(Unreadable, match="its header names more bytes than there are"):
+        decode(tmp_path / "a", SIZE)
+
+
 def test_decode__refuses_a_pipe_and_too_many_bytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     assert "not a regular file" in reason(tmp_path / "pipe.jpg")
