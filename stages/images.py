@@ -36,7 +36,7 @@ from polygrain.runner.progress import progress
 from polygrain.sources import archive, folder, installed, names
 from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published, read_share
 from polygrain.sources.decode import decode_all
-from polygrain.sources.streams import place, stream
+from polygrain.sources.streams import stream
 from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
@@ -154,8 +154,8 @@ def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> 
     steps = ingestion.run(images, params.shape)
     for _ in progress(steps, f"images@{task}", count and count - before, "image"):
         pass
-    if source == "remote":
-        place.require_unchanged(raw, place.remote(images.place.root))
+    if stream.find(raw, source, spec.files).place.digest != images.place.digest:
+        raise ValueError(f"{raw} changed while it was read: start the run again, it goes on")
     classes, rejected = Counter(), []
     for part in ingestion.parts():
         classes.update(class_name for _, class_name, *_ in part.rows)
@@ -223,12 +223,15 @@ def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) ->
         outputs.folder(output) as partial,
         archive.opened(raw, partial / "unpacked") if source in ("folder", "splits") else nullcontext(raw) as place,
     ):
+        before = entries(raw)
         candidates = find(raw, place, source, spec.unseen, params)
         training = [path for path, row in candidates.rows.items() if row.split == "train"]
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}
         with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
             stored, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
+        if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
+            raise ValueError(f"{raw} changed while it was read: start the run again")
         if is_public and unreadable and params.published_counts:
             raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
         rejected = candidates.rejected | unreadable
@@ -241,6 +244,11 @@ def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) ->
         for share, paths in listed.items():
             write_share(partial, share, (path for path in paths if path in stored))
     return summary(output, len(rejected))
+
+
+def entries(raw: Path) -> list[list[str]]:
+    """The names directly in a folder, and in train/ and val/ of one of splits."""
+    return [sorted(os.listdir(place)) for place in (raw, raw / "train", raw / "val") if place.is_dir()]
 
 
 def summary(output: Path, rejected: int) -> str:

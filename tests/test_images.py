@@ -151,9 +151,15 @@ def test_main__a_folder_that_is_away_for_a_moment_stops_it(tmp_path: Path, monke
         (raw / "1").rename(tmp_path / "away")
         return listing
 
-    with monkeypatch.context() as context, pytest.raises(ValueError, match=r"1/1\.png cannot be read .*start the run"):
-        context.setattr(images.archive, "find", leave)
-        ingest(tmp_path / "raw", tmp_path / "out")
+    def come_back(raw: Path) -> FolderContent:
+        listing = find(raw)
+        (tmp_path / "away").rename(raw / "1")
+        return listing
+
+    for find_then, message in ((leave, r"1/1\.png cannot be read .*start the run"), (come_back, "changed while it")):
+        with monkeypatch.context() as context, pytest.raises(ValueError, match=message):
+            context.setattr(images.archive, "find", find_then)
+            ingest(tmp_path / "raw", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -278,6 +284,14 @@ def test_main__a_stream_of_nothing_or_of_one_class_leaves_nothing(tmp_path, monk
     with pytest.raises(ValueError, match=message):
         ingest(streams.tar(tmp_path / "a.tar", *members), tmp_path / "out", "tars")
     assert not (tmp_path / "out").exists()
+
+
+def test_main__a_tar_that_comes_while_others_are_read_stops_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, two = (lambda i=i: streams.tar(tmp_path / f"raw/{i}.tar", *streams.samples(4 * i, 4 * i + 4)) for i in (0, 1))
+    monkeypatch.setattr(images, "progress", lambda steps, *_: [*steps, two()])
+    with pytest.raises(ValueError, match="raw changed while it was read"):
+        ingest(one().parent, tmp_path / "out", "tars")
 
 
 @pytest.mark.slow

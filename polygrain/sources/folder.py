@@ -1,5 +1,6 @@
 """The images of a folder, zip or object store, by their names: `<class>/<image>` (labelled) or `<image>` (flat)."""
 
+import errno
 import os
 import re
 import sys
@@ -12,11 +13,21 @@ from typing import NamedTuple
 USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
 SUFFIXES = (*USUAL, ".ppm", ".pgm", ".pbm", ".pnm")
 # Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
-SYSTEM = {"__macosx", "@eadir", "@__thumb", "thumbs", "@tmp", "temporary items", "system volume information"}
-SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "trashbox", "network trash folder", "lost+found"}
+SYSTEM = {"__macosx", "@eadir", "@__thumb", "@tmp", "temporary items", "system volume information"}
+SYSTEM |= {
+    "#recycle",
+    "@recycle",
+    "$recycle.bin",
+    "recycler",
+    "recycled",
+    "trashbox",
+    "network trash folder",
+    "lost+found",
+}
 SYSTEM |= {"#snapshot", "~snapshot", "@recently-snapshot", "found.000"}
-SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|holdout|images?"
-NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d{{4}}))*|imgs?|jpegimages", re.IGNORECASE)
+SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|h[eo]ld[ _-]?out|query|gallery|unlabell?ed|images?"
+NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d+))*|imgs?|jpegimages", re.IGNORECASE)
+NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)  # of a link; the machine's errors are others
 SHOWN = 3
 
 
@@ -116,7 +127,7 @@ def walk(root: Path, tracked: bool = False) -> tuple[list[str], dict[str, str]]:
         # A folder says what its entries are. Links alone are asked for: over a network each question is a message.
         for entry in entries:
             path, is_link = f"{name}/{entry.name}".lstrip("/"), entry.is_symlink()
-            is_folder = os.path.isdir(entry) if is_link else entry.is_dir()
+            is_folder = leads_to_folder(entry)
             target = os.path.realpath(entry) if is_link else entry.path
             reason = unread(entry.name, is_folder)
             if tracked:
@@ -167,15 +178,30 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder or a link to one; OSError where the machine cannot tell."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno in NOWHERE:
+            return False
+        raise
+
+
 def unfollowed(entry: os.DirEntry[str]) -> str | None:
-    """Why a file is none that can be read: a link to nothing, a pipe (it would be waited for), a socket."""
+    """Why a file is none that can be read: a link to nothing, a pipe (it would be waited for), a socket.
+
+    OSError where the machine cannot tell.
+    """
     try:
         if entry.is_symlink():
             entry.stat()
         if not entry.is_file():
             return "not a regular file"
-    except OSError:
-        return "link leads nowhere"
+    except OSError as error:
+        if error.errno in NOWHERE:
+            return "link leads nowhere"
+        raise
     # Root reads all.
     return None if os.geteuid() == 0 or os.access(entry, os.R_OK) else "may not be read"
 
@@ -193,7 +219,7 @@ def require_followed(root: Path) -> None:
 def require_kept(entry: os.DirEntry[str]) -> None:
     """`require_followed` of one entry."""
     wrong = misnamed(entry.path)
-    if not wrong and entry.is_symlink() and not os.path.isdir(entry):
+    if not wrong and entry.is_symlink() and not leads_to_folder(entry):
         wrong = unfollowed(entry)
     if wrong:
         raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")

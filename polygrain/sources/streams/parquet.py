@@ -60,7 +60,7 @@ def columns(schema: pa.Schema, name: str) -> tuple[str, str | None]:
 def described(stream: IOBase, name: str, place: str = "") -> str:
     """Which column is the label, or which columns there are instead; `place` is the file's path below the folder."""
     with opened(stream, name) as (file, image, label):
-        others = [column for column in file.schema_arrow.names if column != image]
+        others = [column for column in (*file.schema_arrow.names, *keys_in(place)) if column != image]
     if label or label_in(place):
         return f"label: column {label}" if label else f"label: the file's folder, as {PurePosixPath(place).parent}"
     named = f"one would be named {', '.join(NAMES[:-1])} or {NAMES[-1]}"
@@ -82,9 +82,14 @@ def class_names(schema: pa.Schema, label: str | None) -> list[str] | None:
         return None
 
 
+def keys_in(place: str) -> dict[str, str]:
+    """The columns in a file's path, as of label=boots/0.parquet, which Hive and Spark take out of the table."""
+    return dict(part.split("=", 1) for part in place.split("/")[:-1] if "=" in part)
+
+
 def label_in(place: str) -> str | None:
-    """The label in a file's path, as of label=boots/0.parquet, which Hive and Spark take out of the table."""
-    keys = dict(part.split("=", 1) for part in place.split("/")[:-1] if "=" in part)
+    """The label in a file's path."""
+    keys = keys_in(place)
     value = next((keys[key] for key in NAMES if key in keys), HIVE_NULL)
     return None if value == HIVE_NULL else unquote(value)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import IOBase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 # Bucket and prefix; no user or password before an @, no query after a question mark.
 ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,62}(/[^\x00-\x1f\x7f?#@\\]*)?")
@@ -84,7 +84,7 @@ def local(path: Path, suffix: str, pattern: str = "*") -> Location:
         folder, files = path.parent, [path]
     elif path.is_dir():
         folder, files = path, []
-        for place, folders, names in os.walk(path):
+        for place, folders, names in os.walk(path, onerror=stop):
             folders[:] = [name for name in folders if "=" in name]
             files += [Path(place, name) for name in names if name.lower().endswith(suffix)]
         files = [
@@ -101,6 +101,11 @@ def local(path: Path, suffix: str, pattern: str = "*") -> Location:
     named = zip((file.relative_to(folder).as_posix() for file in files), states, strict=True)
     described = [File(name, s.st_size, str(s.st_mtime_ns)) for name, s in named]
     return Location(str(folder), described)
+
+
+def stop(error: OSError) -> NoReturn:
+    """Of `os.walk`, which else leaves out a folder that cannot be listed."""
+    raise error
 
 
 def require_address(url: str) -> str:

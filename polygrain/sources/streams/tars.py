@@ -49,8 +49,10 @@ def members(stream: IOBase, name: str) -> Iterator[tarfile.TarInfo]:
 
 
 def followed(member: tarfile.TarInfo, places: dict[str, tuple[int, int]]) -> tarfile.TarInfo:
-    """A member, a hard link as the earlier file that it equals; `places` are the offset and size of each by name."""
-    place = places.get(posixpath.normpath(member.linkname)) if member.islnk() else None
+    """A member, a link as the earlier file that it leads to; `places` are the offset and size of each by name."""
+    start = posixpath.dirname(member.name) if member.issym() else ""  # a hard link starts at the tar's root
+    target = posixpath.normpath(posixpath.join(start, member.linkname))
+    place = places.get(target) if member.islnk() or member.issym() else None
     if place:
         member.type, (member.offset_data, member.size) = tarfile.REGTYPE, place
     if member.isreg() and not member.issparse() and len(places) < LINKED:

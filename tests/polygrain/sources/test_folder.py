@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -74,6 +75,8 @@ def test_find__what_was_deleted_is_no_class(tmp_path: Path, name: str) -> None:
         (["images/train2017/1.jpg", "images/val2017/2.jpg", "labels/train2017/1.txt"], {""}),
         (["train/images/1.jpg", "train/labels/1.txt", "test/images/2.jpg"], {""}),
         (["training/1.jpg", "cover.jpg"], {""}),
+        (["train_1/1.jpg", "images_002/2.jpg", "query/3.jpg", "unlabeled/4.jpg", "Held-Out/5.jpg"], {""}),
+        (["thumbs/1.jpg", "test/2.jpg", "images/3.jpg"], {"thumbs", "test", "images"}),
         (["train/a/1.jpg", "train/b/2.jpg", "val/a/3.jpg", "test/4.jpg"], {"a", "b"}),
         (["train/1.jpg", "bus/2.jpg"], {"train", "bus"}),
         ([f"{unicodedata.normalize(form, 'é')}/{form}.jpg" for form in ("NFC", "NFD")] + ["b/1.jpg"], {"b", "\xe9"}),
@@ -82,6 +85,15 @@ def test_find__what_was_deleted_is_no_class(tmp_path: Path, name: str) -> None:
 def test_find__splits_and_spellings_are_no_classes(tmp_path: Path, files: list[str], classes: set[str]) -> None:
     plant(tmp_path, *files)
     assert set(folder.find(tmp_path).images.values()) == classes
+
+
+def test_walk__an_error_of_the_machine_is_no_property_of_a_link(tmp_path: Path, monkeypatch) -> None:
+    plant(tmp_path, "1.jpg")
+    (tmp_path / "class").symlink_to("class")
+    assert folder.walk(tmp_path) == (["1.jpg"], {"class": "not an image"})
+    monkeypatch.setattr(folder, "NOWHERE", ())  # any other error than one of these
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        folder.walk(tmp_path)
 
 
 def test_walk__asks_for_links_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -16,6 +17,16 @@ def test_local__a_file_or_those_of_a_folder_by_pattern(tmp_path):
     before = place.local(folder, ".tar").digest
     (folder / "a.tar").write_bytes(b"22")
     assert place.local(folder, ".tar").digest != before
+
+
+def test_local__a_folder_that_cannot_be_listed_stops_it(tmp_path, monkeypatch):
+    for name in ("label=a", "label=b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.parquet").touch()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: scandir(f"{path}/gone" if str(path).endswith("a") else path))
+    with pytest.raises(FileNotFoundError):
+        place.local(tmp_path, ".parquet")
 
 
 def test_local__raise_on_nothing_and_on_a_link_that_leads_out(tmp_path):

@@ -29,10 +29,11 @@ def test_read__images_with_their_labels_of_either_kind(tmp_path):
     assert list(map(str, read(file, 2))) == list(map(str, entries[2:]))
 
 
-def test_read__hard_links_are_the_earlier_member_and_marks_of_order_no_letters(tmp_path):
+@pytest.mark.parametrize(("kind", "root"), [(tarfile.LNKTYPE, "."), (tarfile.SYMTYPE, "../.")])
+def test_read__links_are_the_earlier_member_and_marks_of_order_no_letters(tmp_path, kind, root):
     links = [tarfile.TarInfo(name) for name in ("./x/2.cls", "./x/3.cls", "./x/3.png", "./x/4.png")]
-    for link, name in zip(links, ("./x/1.cls", "./x/2.cls", "x/1.png", "../x/1.png"), strict=True):
-        link.type, link.linkname = tarfile.LNKTYPE, name
+    for link, name in zip(links, ("x/1.cls", "x/2.cls", "x/1.png", "../x/1.png"), strict=True):
+        link.type, link.linkname = kind, f"{root}/{name}"
     one, two, three, four = ((link, b"") for link in links)
     first = [("./x/1.png", b"one"), ("./x/1.cls", b"\xef\xbb\xbfboots"), ("./x/2.png", b"two")]
     more = [("x/5.png", b"five"), ("x/5.json", b'\xef\xbb\xbf{"label": "boots"}')]
