@@ -149,7 +149,8 @@ def task_names(given: Sequence[str]) -> dict[str, str]:
     for path in given:
         if path in tasks.values():
             raise ValueError(f"{path} is given twice: give each folder once")
-        last = re.sub(r"(.*)\.(tar|parquet|zip)$", r"\1", path.rstrip("/").rpartition("/")[2].lower())
+        name = folder.composed(path.rstrip("/").rpartition("/")[2])
+        last = re.sub(r"(.*)\.(tar|parquet|zip)$", r"\1", name.lower())
         plain = re.sub(r"[^a-z0-9_]+", "-", last).strip("-_") or "images"
         name, number = plain, 2
         while name in (*tasks, "mean"):

@@ -96,6 +96,8 @@ def test_examine__folders_of_hive_are_the_label(tmp_path):
     assert found.classes == {"boots": 1, "high heels": 1} and "label=boots" in found.labels
     entries = stream.find(found.path, found.source, found.files).entries()
     assert [entry.class_name for entry in entries] == ["boots", "high heels"]
+    streams.parquet(tmp_path / "shops/shop=x/0.parquet", [streams.png(0)])
+    assert "(shop)" in examine(str(tmp_path / "shops")).labels
     for name in "ab":
         streams.parquet(several / name / "0.parquet", [streams.png(0)])
     with pytest.raises(ValueError, match=r"give each of the folders, as a task, .*/several/a, .*/several/b$"):
@@ -150,5 +152,6 @@ def test_task_names__are_unique_and_plain():
     assert list(task_names(["/a/mean", "/b/Mean"])) == ["mean-2", "mean-3"]  # the report has a column mean
     names = ["food-101", "food-101-2", "images", "images-2", "food_101", "shards", "shoes"]
     assert list(task_names(paths)) == names
+    assert list(task_names([f"/a/M{o}bel" for o in ("ö", "o\u0308")])) == ["m-bel", "m-bel-2"]
     with pytest.raises(ValueError, match="twice"):
         task_names(["/a", "/a"])
