@@ -81,7 +81,7 @@ def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = 
                 upstream=tuple(names[other] for other in sources[stage]),
                 stale=stage in changed,
                 meta=dict(stage.meta or {}),
-                why=reason(stage, changed.get(stage, [])),
+                why=reason(stage, changed[stage]) if stage in changed else "",  # it reads values anew
             )
             for name, stage in stages.items()
         ]

@@ -93,8 +93,9 @@ def read(file: Path, smooth: bool = True) -> Gallery:
 
 def located(file: Path, root: Path) -> Path:
     """Where the images of a file lie: those of a task's gallery where its graph's params.yaml says, in each clone."""
-    _, task, kind, _, graph = [file.name, *Path(os.path.abspath(file)).parents][:5]
-    if kind.name != "gallery" or not (values := graph / "params.yaml").is_file():
+    task = Path(os.path.abspath(file)).parent
+    graph = task.parent.parent.parent
+    if task.parent.name != "gallery" or not (values := graph / "params.yaml").is_file():
         return root
     from polygrain.config.compose import read_params  # the light install has no need of it
 

@@ -56,9 +56,9 @@ def announced(command: Callable[..., None]) -> Callable[..., None]:
     return begun
 
 
-for command in (new, run, flow, share, fetch, worker, embed, search, smooth, export):
+for command in (new, run, flow, share, fetch, worker, embed, search, smooth, model, export):
     app.command()(announced(command))
-for quick in (ui, model, papers):
+for quick in (ui, papers):
     app.command()(quick)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from polygrain import app
 from polygrain.app.embedding import write
-from polygrain.app.gallery import Gallery, read, read_of, search
+from polygrain.app.gallery import Gallery, located, read, read_of, search
 from polygrain.app.listing import find
 from polygrain.comparing.comparison import Comparison
 from polygrain.comparing.smoothing import Smoothing
@@ -21,6 +21,10 @@ def unit(rows: int, dim: int = 8, seed: int = 0) -> np.ndarray:
 
 def gallery(rows: int = 50) -> Gallery:
     return Gallery(Path("/"), [f"task{row % 3}/{row}.png" for row in range(rows)], unit(rows), "abc")
+
+
+def test_located__a_file_near_the_root_of_the_disk_lies_in_no_graph():
+    assert located(Path("/old.parquet"), Path("/photographs")) == Path("/photographs")
 
 
 @pytest.mark.parametrize("chosen", [None, np.arange(50) % 3 == 1, np.arange(50) < 2, np.zeros(50, bool)])

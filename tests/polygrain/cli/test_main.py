@@ -56,7 +56,7 @@ def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
-    assert re.fullmatch(r"error: gone/config.json .*\n", done.stderr)
+    assert re.fullmatch(r"model: loading ...\nerror: gone/config.json .*\n", done.stderr)
 
 
 @pytest.mark.parametrize(
