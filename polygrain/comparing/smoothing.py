@@ -125,8 +125,8 @@ def solve(
 ) -> Float32[np.ndarray, "row column"]:
     """X of (I - matrix) X = right, for a symmetric matrix whose eigenvalues are below 1."""
     with warnings.catch_warnings(action="ignore"):  # torch calls the layout young
-        parts = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
-        links = torch.sparse_csr_tensor(*parts, matrix.shape).to(where)
+        starts, places, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+        links = torch.sparse_csr_tensor(starts, places, values, matrix.shape).to(where)
     columns = torch.from_numpy(right).to(where)
     result, rest = columns.clone(), links @ columns
     direction, size = rest.clone(), rest.square().sum(0)
