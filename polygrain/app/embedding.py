@@ -33,7 +33,7 @@ from polygrain.runner.progress import progress
 from polygrain.sources.decode import Picture, decode, decoding, shown
 from polygrain.sources.folder import summary
 from polygrain.store import embeddings
-from polygrain.store.drafts import put
+from polygrain.store.drafts import put, require_writable
 from polygrain.store.reading import reading
 from polygrain.store.square import Unreadable
 from polygrain.store.tables import read_csv, write_csv
@@ -157,6 +157,7 @@ def write(
         if made_by.items() - embeddings.metadata(output).items():
             embeddings.annotate(output, made_by)
         return
+    require_writable(output)
     partial = output.with_name(output.name + ".partial")
     states = dict(zip(listing.paths, listing.states(), strict=True))
     with locked(partial):

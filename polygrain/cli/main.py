@@ -71,6 +71,9 @@ def main() -> None:
     os.environ.update(threads.variables())
     try:
         app(prog_name="polygrain")
+    except UnicodeEncodeError as error:
+        name, locale = ascii(error.object)[:200], sys.getfilesystemencoding()
+        sys.exit(f"error: {name} is no UTF-8 in a locale of {locale}: set PYTHONUTF8=1, or rename it")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:

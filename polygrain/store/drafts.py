@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -17,6 +17,7 @@ def drafted(file: Path) -> Iterator[Path]:
     if file.exists() and not file.is_file():
         yield file
         return
+    require_writable(file)
     target = Path(os.path.realpath(file))  # a link stays one
     draft = target.with_name(f"{target.name}.draft")
     try:
@@ -25,6 +26,13 @@ def drafted(file: Path) -> Iterator[Path]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def require_writable(file: Path) -> None:
+    """OSError where a file is a mount of its own that may not be written; without a right to write, it is replaced."""
+    if file.is_file():
+        with suppress(PermissionError):
+            file.open("ab").close()
 
 
 def put(draft: Path, file: Path) -> None:

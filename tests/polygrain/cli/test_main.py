@@ -90,3 +90,9 @@ def test_run__a_clone_is_run_by_its_own_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     error = CliRunner().invoke(command.app, ["run"]).exception
     assert isinstance(error, ValueError) and f"run {tmp_path}/.venv/bin/polygrain there" in str(error)
+
+
+def test_main__a_name_that_the_locale_cannot_write_is_named(monkeypatch):
+    monkeypatch.setattr(command, "app", lambda **_: "caf\udce9.parquet".encode())
+    with pytest.raises(SystemExit, match=r"^error: 'caf.udce9\.parquet' is no UTF-8 .*set PYTHONUTF8=1"):
+        command.main()

@@ -70,6 +70,16 @@ def test_put__a_file_that_is_a_mount_is_written_itself(tmp_path: Path, monkeypat
     assert [file.name for file in tmp_path.iterdir()] == ["e.csv"]
 
 
+def test_drafted__a_file_on_a_disk_that_is_read_only_is_refused_before_the_work(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "e.csv").touch(0o444)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=PermissionError))
+    with drafted(tmp_path / "e.csv") as draft:
+        draft.touch()  # it takes the place of one that may not be written
+    monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(errno.EROFS, "read-only")))
+    with pytest.raises(OSError, match="read-only"), drafted(tmp_path / "e.csv"):
+        pytest.fail("the work began")
+
+
 def test_smooth_file__a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch) -> None:
     np.save(tmp_path / "in.npy", ROWS[:64])
     monkeypatch.setattr("polygrain.app.vectors.searched", Mock(side_effect=AssertionError))
