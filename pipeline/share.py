@@ -95,8 +95,6 @@ def push(folder: Path, url: str | None) -> str:
     ValueError where the remote does not take all; another call sends the rest.
     """
     remote = use_remote(folder, url)
-    if not (folder / "dvc.lock").exists():
-        raise ValueError(f"no stage has run in {folder}: there is nothing to share")
     stages = graph.load(folder)
     stale = [stage.name for stage in graph.to_do(stages)]
     tracked = [stage.name for stage in stages if stage.name.endswith(".dvc")]

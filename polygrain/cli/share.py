@@ -13,4 +13,7 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
     from pipeline import prepare
     from pipeline import share as results
 
-    typer.echo(results.push(prepare.ready(profile, inputs=False), remote))
+    folder = prepare.ready(profile, inputs=False)
+    if not (folder / "dvc.lock").exists():
+        raise ValueError(f"no stage has run in {folder}: there is nothing to share")
+    typer.echo(results.push(folder, remote))

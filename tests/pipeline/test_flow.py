@@ -120,7 +120,7 @@ def test_flow__alone_leaves_what_a_serial_repro_leaves(tmp_path):
     assert toy.up_to_date(parallel)
     assert int((parallel / ".work/threads").read_text()) == max(1, len(os.sched_getaffinity(0)) // 4)
     assert toy.survivors("alone") == []
-    assert toy.polygrain(parallel, "flow") == "Everything is up to date.\n"
+    assert "Everything is up to date." in toy.polygrain(parallel, "flow").splitlines()
 
 
 @pytest.mark.slow
