@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import psutil
 from dvc.cli import main
 from dvc.config import Config
+from dvc.dependency import param
 from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import CheckoutError, ConfirmRemoveError, DvcException
 from dvc.fs import LocalFileSystem
@@ -180,7 +182,12 @@ def sources(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
 def changed(stages: Iterable[Any]) -> dict[Any, list[Any]]:
     """What has changed of each stage that is stale, as `dvc repro` sees it: it asks no source of an import for news."""
     # Asked by way of the repository, DVC would read the graph once more.
-    told = {stage: stage.status() for stage in stages}
+    load = param.load_path
+    param.load_path = cache(load)  # each stage would parse the same file of values
+    try:
+        told = {stage: stage.status() for stage in stages}
+    finally:
+        param.load_path = load
     return {stage: entries[stage.addressing] for stage, entries in told.items() if entries}
 
 

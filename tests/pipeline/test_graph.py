@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from benchmarks import toy
-from pipeline import graph, prepare
+from pipeline import dvc_api, graph, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +24,13 @@ def test_load__names_edges_and_needs(ran):
     assert stages["first@f0"].meta == {"gpu": 1} and stages["last"].meta == {}
     order = list(stages)
     assert all(order.index(up) < order.index(name) for name, stage in stages.items() for up in stage.upstream)
+
+
+def test_changed__parses_each_file_of_values_once(ran, monkeypatch):
+    parsed, load = [], dvc_api.param.load_path
+    monkeypatch.setattr(dvc_api.param, "load_path", lambda path, *words: parsed.append(path) or load(path, *words))
+    assert len(graph.load(ran)) == 8
+    assert parsed and len(parsed) == len(set(parsed))
 
 
 def test_needed__drops_what_serves_none():
