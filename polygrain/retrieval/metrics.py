@@ -1,6 +1,7 @@
 """Retrieval metrics by cosine similarity: every image queries all others, or queries ask a gallery of their own."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,10 @@ REPORTED = ("map_at_r", "r_precision", "recall_at_1")
 COSINES, QUERIES = 2**23, 256
 # By which the length of a unit vector differs from 1 in float32.
 ROUNDING = 1e-6
+# On a CPU: columns of a group, whose largest alone is ranked at first, and columns per rank from which that pays.
+GROUP, MANY = 8, 40
+# Ranks from which numpy selects faster than `topk` does there, and rows that it selects from at once.
+DEEP, SELECTED = 50, 64
 
 Labels = np.ndarray | Tensor | Sequence[object]
 
@@ -45,6 +50,45 @@ class QueryMetrics:
     recall_at_1: Float64[np.ndarray, " query"]
     nearest: Int64[np.ndarray, "query rank"]
     ranked: Ranked
+
+
+def largest_of_groups(
+    values: Float32[Tensor, "row column"], depth: int
+) -> tuple[Float32[Tensor, "row rank"], Int64[Tensor, "row rank"]]:
+    """`topk` among the columns of the `depth` groups with the largest heads: no other group has a larger one."""
+    rows, columns = values.shape
+    groups = columns // GROUP
+    first = values[:, : GROUP * groups].unflatten(1, (GROUP, groups)).amax(1).topk(depth).indices
+    members = (first[:, None] + torch.arange(0, GROUP * groups, groups)[:, None]).flatten(1)
+    members = torch.cat([members, torch.arange(GROUP * groups, columns).expand(rows, -1)], 1)
+    best, order = values.gather(1, members).topk(depth)
+    return best, members.gather(1, order)
+
+
+def largest(
+    values: Float32[Tensor, "row column"], depth: int
+) -> tuple[Float32[Tensor, "row rank"], Int64[Tensor, "row rank"]]:
+    """`topk`: the `depth` largest values of each row, largest first, and their columns."""
+    is_cpu = values.device.type == "cpu"
+    if is_cpu and 0 < depth * MANY <= values.shape[1]:
+        return largest_of_groups(values, depth)
+    if not is_cpu or depth < DEEP:
+        return values.topk(depth)
+    # `topk` takes 3 to 5 times as long at depth 250 of 5,000 or 10,000, and as long at 60 of 60,000: with one thread,
+    # and with two, which numpy does not use by itself.
+    best, columns = values.new_empty(len(values), depth), torch.empty((len(values), depth), dtype=torch.int64)
+
+    def select(part: slice) -> None:
+        rows = values[part].numpy()
+        places = np.argpartition(rows, -depth)[:, -depth:]
+        chosen = np.take_along_axis(rows, places, 1)
+        order = np.argsort(-chosen)
+        best[part] = torch.from_numpy(np.take_along_axis(chosen, order, 1))
+        columns[part] = torch.from_numpy(np.take_along_axis(places, order, 1))
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        list(pool.map(select, blocks(len(values), SELECTED)))
+    return best, columns
 
 
 def rankings(
@@ -72,11 +116,11 @@ def rankings(
             if own:
                 here = torch.nonzero((some >= part.start) & (some < part.stop))[:, 0]
                 block[here, some[here] - part.start] = -torch.inf
-            values, rows = block.topk(min(depth, block.shape[1]))
+            values, rows = largest(block, min(depth, block.shape[1]))
             rows += part.start
             if ranked.shape[1]:
                 values, rows = torch.cat([cosines, values], 1), torch.cat([ranked, rows], 1)
-                values, order = values.topk(min(depth, values.shape[1]))
+                values, order = largest(values, min(depth, values.shape[1]))
                 rows = rows.gather(1, order)
             cosines, ranked = values, rows
         yield some, ranked, cosines

@@ -33,7 +33,10 @@ def plain(embeddings, labels):
 @pytest.mark.parametrize("classes", [1, 2, 7, 60])
 @pytest.mark.parametrize("nearest", [0, 5, 79])
 @pytest.mark.parametrize(("cosines", "queries"), [(2**25, 256), (70, 7)])
-def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, monkeypatch):
+@pytest.mark.parametrize(("many", "deep"), [(40, 1), (40, 1000), (metrics.GROUP, 1)])
+def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, many, deep, monkeypatch):
+    monkeypatch.setattr(metrics, "MANY", many)
+    monkeypatch.setattr(metrics, "DEEP", deep)
     monkeypatch.setattr(metrics, "COSINES", cosines)  # the gallery passes by in one block, or in blocks of 10
     monkeypatch.setattr(metrics, "QUERIES", queries)
     embeddings = draw(80, 6, classes)
@@ -57,10 +60,23 @@ def test_unit_vectors__copies_none_that_are_of_unit_length():
     np.testing.assert_allclose(metrics.unit_vectors(unit * 1.001).cpu(), unit.cpu(), atol=1e-6)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("depth", [1, 300 // metrics.MANY, metrics.DEEP - 1, metrics.DEEP, 299, 300])
+def test_largest__equals_sorted_rows(threads, depth, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    rows = 2 * metrics.SELECTED + 5
+    values = torch.from_numpy(np.random.default_rng(0).permutation(rows * 300).reshape(rows, 300)).float()
+    values[:, 7] = -torch.inf
+    values[:, [8, 299]] += 1e6  # one in no group
+    best, columns = metrics.largest(values, depth)
+    expected = values.sort(1, descending=True)
+    assert best.equal(expected.values[:, :depth]) and columns.equal(expected.indices[:, :depth])
+
+
 def test_metrics__of_arrays_are_computed_on_a_gpu(monkeypatch):
-    x, labels, where, measure = draw(40, 5, 0), np.arange(40) % 4, set(), metrics.measure
+    x, labels, where, largest = draw(40, 5, 0), np.arange(40) % 4, set(), metrics.largest
     expected = query_metrics(x, labels, 3), collection_metrics(x[:9], x[9:], labels[:9], labels[9:], 3)
-    monkeypatch.setattr(metrics, "measure", lambda *a: (where.add(a[0].device.type), measure(*a))[1])
+    monkeypatch.setattr(metrics, "largest", lambda *a: (where.add(a[0].device.type), largest(*a))[1])
     with pretended_gpu():
         given = query_metrics(x, labels, 3), collection_metrics(x[:9], x[9:], labels[:9], labels[9:], 3)
         assert score(x, labels, np.full(40, "test"))["r_precision"] == pytest.approx(given[0].r_precision.mean())
