@@ -14,17 +14,8 @@ USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".g
 SUFFIXES = (*USUAL, ".ppm", ".pgm", ".pbm", ".pnm")
 # Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
 SYSTEM = {"__macosx", "@eadir", "@__thumb", "@tmp", "temporary items", "system volume information"}
-SYSTEM |= {
-    "#recycle",
-    "@recycle",
-    "$recycle.bin",
-    "recycler",
-    "recycled",
-    "trashbox",
-    "network trash folder",
-    "lost+found",
-}
-SYSTEM |= {"#snapshot", "~snapshot", "@recently-snapshot", "found.000"}
+SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "recycled", "trashbox", "network trash folder"}
+SYSTEM |= {"#snapshot", "~snapshot", "@recently-snapshot", "found.000", "lost+found"}
 SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|h[eo]ld[ _-]?out|query|gallery|unlabell?ed|images?"
 NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d+))*|imgs?|jpegimages", re.IGNORECASE)
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)  # of a link; the machine's errors are others
