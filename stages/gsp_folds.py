@@ -46,7 +46,7 @@ from polygrain.losses import metric
 from polygrain.retrieval.metrics import score
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.square import Shape
+from polygrain.store.rectangle import Shape
 from polygrain.training import checkpoint
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "radam": partial(torch.optim.RAdam, decoupled_weight_decay=True)}

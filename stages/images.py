@@ -41,7 +41,7 @@ from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
 from polygrain.store.collection import TABLE, read_table, write_share
-from polygrain.store.square import Shape
+from polygrain.store.rectangle import Shape
 from polygrain.store.tables import write_csv
 
 BLOCK = 256

@@ -24,7 +24,7 @@ from polygrain.config import schema
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.reading import read_json
-from polygrain.store.square import Shape
+from polygrain.store.rectangle import Shape
 from polygrain.tll.adaptation import descriptors, model, reduction, training
 from polygrain.tll.adaptation.descriptors import Descriptors, Sides, originals, reduced
 from polygrain.tll.adaptation.reduction import Reduction

@@ -19,7 +19,7 @@ from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.sources.decode import decode_all
 from polygrain.store import arrays
-from polygrain.store.square import Shape
+from polygrain.store.rectangle import Shape
 from polygrain.store.tables import write_csv
 from polygrain.tll.pairs import installed, pairing
 from polygrain.tll.pairs.pairing import PathPair

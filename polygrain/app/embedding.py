@@ -35,7 +35,7 @@ from polygrain.sources.folder import summary
 from polygrain.store import embeddings
 from polygrain.store.drafts import put, require_writable
 from polygrain.store.reading import reading
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 from polygrain.store.tables import read_csv, write_csv
 
 log = logging.getLogger(__name__)

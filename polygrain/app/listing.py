@@ -12,7 +12,7 @@ from typing import NamedTuple
 from polygrain.sources.decode import Picture, decode_all, opened
 from polygrain.sources.folder import SUFFIXES, composed, misnamed, printable, summary, walk
 from polygrain.store.reading import reading
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 STREAMED = (
     "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "

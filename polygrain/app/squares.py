@@ -12,7 +12,7 @@ from polygrain.app.listing import STREAMED, Listing, fingerprint
 from polygrain.sources.decode import Picture
 from polygrain.store import arrays
 from polygrain.store.collection import read_table
-from polygrain.store.square import square
+from polygrain.store.rectangle import square
 
 
 class Squares(NamedTuple):

@@ -33,7 +33,7 @@ from polygrain.encoder.networks import (
 )
 from polygrain.encoder.prepare import Pair, pairs, prepare
 from polygrain.encoder.weights import load_module
-from polygrain.store.square import square
+from polygrain.store.rectangle import square
 from polygrain.store.tensors import write_weights
 
 log = logging.getLogger(__name__)

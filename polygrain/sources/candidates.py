@@ -13,7 +13,7 @@ from polygrain.sources.datasets import counts, load
 from polygrain.sources.decode import Picture, decode_all
 from polygrain.store.collection import share_file
 from polygrain.store.reading import read_lines
-from polygrain.store.square import Shape, square
+from polygrain.store.rectangle import Shape, square
 
 
 class Assignment(NamedTuple):

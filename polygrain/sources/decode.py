@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
-from polygrain.store.square import Shape, Unreadable, on_white, square
+from polygrain.store.colours import on_white
+from polygrain.store.rectangle import Shape, Unreadable, square
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
 TURNED = (5, 6, 7, 8)

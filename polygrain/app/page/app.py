@@ -31,7 +31,7 @@ from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.sources.folder import composed, first_level
-from polygrain.store.square import Unreadable, square
+from polygrain.store.rectangle import Unreadable, square
 
 HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from polygrain.sources import folder
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 LABEL_LETTERS = 200
 # Of a column of a table, or a key of a .json file, that may hold the label: the first that is there.

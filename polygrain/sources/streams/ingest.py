@@ -19,7 +19,7 @@ from polygrain.sources.streams.stream import Stream, unlike
 from polygrain.store.arrays import Writer, shard_file
 from polygrain.store.coded import Coding
 from polygrain.store.drafts import drafted
-from polygrain.store.square import Shape, Unreadable
+from polygrain.store.rectangle import Shape, Unreadable
 
 log = logging.getLogger(__name__)
 WAITING = 256

@@ -9,7 +9,7 @@ from polygrain.sources.archive import leads_out
 from polygrain.sources.decode import MOST_BYTES
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.place import File, Location
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 FETCHED = 64
 FETCHED_BYTES = 64 * 2**20

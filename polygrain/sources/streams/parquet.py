@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from polygrain.sources.decode import MOST_BYTES
 from polygrain.sources.streams.entry import NAMES, Entry, label_of
 from polygrain.store import tables
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 256

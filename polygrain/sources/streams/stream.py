@@ -11,7 +11,7 @@ from polygrain.sources import folder
 from polygrain.sources.streams import objects, parquet, place, tars
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.place import Location
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 SUFFIX = {"tars": ".tar", "parquet": ".parquet"}
 FEW = 10  # labels without an image are an error where they are more than one of so many images

@@ -15,7 +15,7 @@ from polygrain.sources.archive import leads_out
 from polygrain.sources.decode import MOST_BYTES
 from polygrain.sources.folder import SUFFIXES, is_hidden, printable
 from polygrain.sources.streams.entry import NAMES, Entry, label_of
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 READ = 2**20
 LINKED = 2**18  # members that a later hard link may lead to: so many names are held in memory

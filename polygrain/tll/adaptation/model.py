@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polygrain.config.schema import Width
 from polygrain.encoder.weights import fit_tensors, load_module
 from polygrain.store.reading import reading
-from polygrain.store.square import Shape, square
+from polygrain.store.rectangle import Shape, square
 from polygrain.store.tensors import write_weights
 from polygrain.tll.adaptation.reduction import Reduction
 from polygrain.tll.extractors.config import Extractor

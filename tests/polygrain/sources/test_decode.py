@@ -14,7 +14,7 @@ from PIL import Image, PngImagePlugin
 
 from polygrain.sources import decode as module
 from polygrain.sources.decode import FORMATS, decode, decode_all, upright
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 SIZE = 16
 

@@ -1,7 +1,7 @@
 import pytest
 
 from polygrain.sources.streams.entry import label_of
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 
 
 def test_label_of__numbers_and_names():

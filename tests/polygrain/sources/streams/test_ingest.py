@@ -8,7 +8,7 @@ from polygrain.sources.streams import ingest, stream
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 from tests.helpers import streams
 
 SIDE = 8

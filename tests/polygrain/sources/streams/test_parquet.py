@@ -3,7 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.sources.streams import parquet
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 from tests.helpers import streams
 
 

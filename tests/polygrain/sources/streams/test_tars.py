@@ -3,7 +3,7 @@ import tarfile
 import pytest
 
 from polygrain.sources.streams import tars
-from polygrain.store.square import Unreadable
+from polygrain.store.rectangle import Unreadable
 from tests.helpers import streams
 
 

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from polygrain.store.square import square
+from polygrain.store.rectangle import square
 from polygrain.tll.adaptation import model, reduction
 from polygrain.tll.extractors import layers
 from tests.helpers.pairs import EXTRACTOR
