@@ -30,7 +30,7 @@ from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute import device
-from polygrain.encoder.extract import extract
+from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import nearest_others
 from polygrain.retrieval.neighbours import nearest, search, search_by_torch
@@ -79,7 +79,7 @@ def encoder(where: torch.device, dry: bool) -> Iterator[Row]:
             arrays.write(Path(folder) / "pixels.zarr", squares)
             pixels, rows = arrays.open(Path(folder) / "pixels.zarr"), np.arange(count)
             for precision in PRECISIONS:
-                ours = seconds(lambda: list(extract(model, pixels, rows, size, precision, "features")), 1)  # noqa: B023
+                ours = seconds(lambda: embed(model, pixels, rows, size, precision, "features"), 1)  # noqa: B023
                 peer = seconds(lambda: images.forward(model, batch, passes, precision), 1)  # noqa: B023
                 row = {"what": f"features in {precision}, batches of {size}", "rate": count / ours, "unit": "images/s"}
                 if precision == "bfloat16":

@@ -18,7 +18,7 @@ from benchmarks.measure import FULL, compare
 from polygrain.compute import device
 from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
-from polygrain.encoder.extract import extract
+from polygrain.encoder.extract import embed
 from polygrain.encoder.model import Model
 from polygrain.encoder.networks import build_network
 from polygrain.encoder.views import Augmentation
@@ -89,8 +89,9 @@ def features(title: str, architecture: str, side: int) -> None:
                     one_pass()
                 wait()
 
-            compare(f"features of {COUNT} images, {title} at {side}", lambda: extraction(model, pixels, rows), passes,
-                    max(ROUNDS, 3), peer=name)  # fmt: skip
+            what = f"features of {COUNT} images, {title} at {side}"
+            ours = functools.partial(embed, model, pixels, rows, BATCH, "auto", "features")
+            compare(what, ours, passes, max(ROUNDS, 3), peer=name)
 
 
 def fused(count: int, width: int) -> Model:
@@ -113,12 +114,6 @@ def forward(model: Model, images: torch.Tensor, times: int, precision: device.Pr
     with torch.inference_mode(), device.autocast(images.device, precision):
         for _ in range(times):
             model(images)
-    wait()
-
-
-def extraction(model: Model, pixels: arrays.Reader, rows: np.ndarray) -> None:
-    for _ in extract(model, pixels, rows, BATCH, "auto", "features"):
-        pass
     wait()
 
 

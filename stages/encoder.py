@@ -16,10 +16,11 @@ from polygrain.encoder.config import Config
 from polygrain.encoder.model import Model, save
 from polygrain.encoder.origin import Origin, require_fit
 from polygrain.runner import command, outputs
+from polygrain.store.rectangle import Shape
 
 
 class Params(Origin):
-    resize: schema.Side = Field(description="side of the square before the centre crop, px: images.side")
+    resize: schema.Side = Field(description="shorter side of an image before the centre crop, px: images.side")
     crop: schema.Side | None = Field(
         description="side of the centre crop, px, scaled to the encoder's input; null: the input's own side"
     )
@@ -62,27 +63,28 @@ def require_last_block(config: Config, path: Path) -> None:
         )
 
 
-def crop(model: Model, params: Params) -> Model:
-    """The model for the stored squares: `size` is the centre that it sees, scaled to the network's own side.
+def crop(model: Model, params: Params, shape: Shape) -> Model:
+    """The model for the stored images: `size` is the centre that it sees, scaled to the network's own side.
 
-    In squares larger than the network's input, a careful look sees more than a plain one.
+    In images larger than the network's input, a careful look sees more than a plain one.
     """
     side, size = model.config.side, params.crop or model.config.size
     changes = {"resize": params.resize, "size": size, "scaled": None if size == side else side}
+    changes["shape"] = "whole" if shape == "whole" else "crop"
     model.config = model.config.model_copy(update=changes)
     return model
 
 
-def build(params: Params, path: Path) -> Model:
-    """The encoder with its weights, for the stored squares."""
+def build(params: Params, path: Path, shape: Shape = "crop") -> Model:
+    """The encoder with its weights, for the stored images."""
     model = params.build(path)
     require_seen(model.config, params, path)
     require_last_block(model.config, path)
-    return crop(model, params)
+    return crop(model, params, shape)
 
 
-def main(path: Path, output: Path, *, params: Params) -> str:
-    model = build(params, path).float()
+def main(path: Path, output: Path, *, params: Params, shape: Shape) -> str:
+    model = build(params, path, shape).float()
     with outputs.folder(output) as folder:
         save(model, folder)
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -92,4 +94,4 @@ def main(path: Path, output: Path, *, params: Params) -> str:
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, shape="images.shape")

@@ -44,7 +44,7 @@ from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.encoder.extract import extract
+from polygrain.encoder.extract import embed as embed_anew
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval import whitening
@@ -191,8 +191,7 @@ def measure_attention(model: Model, pixels: arrays.Reader, rows: np.ndarray, tas
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
     """
     names, records = model.config.adaptors.names, []
-    weights = extract(model, pixels, rows, *device.inference(model.config.size), "attention", model.attention)
-    weights = np.concatenate(list(weights))
+    weights = embed_anew(model, pixels, rows, *device.inference(model.config.size), "attention", model.attention)
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     entropies = -(weights * logs).sum(2) / np.log(len(names))
     for task in dict.fromkeys(tasks):

@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks
 from polygrain.config import schema
-from polygrain.encoder.extract import extract
+from polygrain.encoder.extract import embed
 from polygrain.encoder.model import blocks_for, load
 from polygrain.encoder.stored import facts_of
 from polygrain.runner import command, outputs
@@ -68,7 +68,7 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
 
     def compute(rows: slice) -> np.ndarray:
         numbers, settings = np.arange(rows.start, rows.stop), device.inference(model.config.size)
-        return np.concatenate([*extract(model, pixels, numbers, *settings, task, None if is_one else block_outputs)])
+        return embed(model, pixels, numbers, *settings, task, None if is_one else block_outputs)
 
     facts = facts_of(model)
     with outputs.folder(output) as folder:

@@ -1,7 +1,7 @@
 """One task's images, decoded once, from a folder, zip or stream, a public data set or an installed package.
 
 Reads   the source
-Writes  pixels.zarr         image x side x side x 3, uint8, sorted by class and path
+Writes  pixels.zarr         image x y x x x 3, uint8, sorted by class and path: squares, or rectangles of several shapes
         table.parquet       a row per image: path, class, split, whether it is a query and whether it trains, original
                             size and content hash
         rejected.csv        a row per file that was left out, with the reason
@@ -24,7 +24,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints
@@ -41,7 +40,7 @@ from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
 from polygrain.store.collection import TABLE, read_table, write_share
-from polygrain.store.rectangle import Shape
+from polygrain.store.rectangle import Shape, largest
 from polygrain.store.tables import write_csv
 
 BLOCK = 256
@@ -63,15 +62,16 @@ class Params(schema.Section):
     )
     queries: float = Field(gt=0, lt=1, description="share of a labelled task's images that are drawn as queries")
     draw: int = Field(ge=0, lt=2**31, description="number of the draw; another one draws other queries")
-    side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels")
+    side: int = Field(ge=16, le=1024, description="side of the stored images, the shorter one of rectangles, pixels")
     shape: Shape = Field(
-        description="crop: the centre square; squash: the whole image, out of proportion, for the branches of papers: "
-        "`polygrain embed` and `search` crop"
+        description="whole: a rectangle of all of the image, up to 3 to 1, and the centre square of one that is nearly "
+        "square; crop: the centre square always; squash: the whole image, out of proportion, for the branches of "
+        "papers: `polygrain embed` and `search` crop"
     )
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
     stored: Annotated[str, StringConstraints(pattern=r"^(raw|(webp|jpeg)-([1-9][0-9]?|100))$")] = Field(
-        description="raw squares; or jpeg-90, webp-75 and so on: coded in a quality of 1 to 100, with some loss, at a "
+        description="raw pixels; or jpeg-90, webp-75 and so on: coded in a quality of 1 to 100, with some loss, at a "
         "tenth of the bytes or so, and decoded as they are read"
     )
     listed_shares: list[schema.Share] = Field(
@@ -82,9 +82,10 @@ class Params(schema.Section):
 
     @property
     def coding(self) -> Coding | None:
-        """The coding of the squares; None for raw ones."""
+        """The coding of the pictures; None for raw squares."""
         kind, _, quality = self.stored.partition("-")
-        return Coding(kind, int(quality)) if quality else None
+        side = self.side if self.shape == "whole" else None
+        return Coding(kind, int(quality or 100), side) if quality or side else None  # type: ignore[arg-type]
 
 
 def draw(source: str, params: Params) -> installed.Pictures:
@@ -136,10 +137,10 @@ def write_pixels(
             block.append(outcome.pixels)
             stored[path] = outcome[1:]
         if len(block) == BLOCK:
-            writer.append(np.stack(block))
+            writer.append(block)
             block = []
     if block:
-        writer.append(np.stack(block))
+        writer.append(block)
     return stored, rejected
 
 
@@ -148,10 +149,10 @@ def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> 
     source = spec.source
     images = stream.find(raw, source, spec.files)
     kept = work.folder("images", task, [source, spec.files, params, images.place.root, images.place.digest], [])
-    ingestion = Ingestion(kept, params.side, params.coding)
+    ingestion = Ingestion(kept, params.side, params.shape, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
     count = images.total()
-    steps = ingestion.run(images, params.shape)
+    steps = ingestion.run(images)
     for _ in progress(steps, f"images@{task}", count and count - before, "image"):
         pass
     if stream.find(raw, source, spec.files).place.digest != images.place.digest:
@@ -228,7 +229,8 @@ def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) ->
         training = [path for path, row in candidates.rows.items() if row.split == "train"]
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}
-        with arrays.create(partial / "pixels.zarr", (params.side, params.side, 3), "uint8", params.coding) as writer:
+        row = largest(params.side, params.shape)
+        with arrays.create(partial / "pixels.zarr", row, "uint8", params.coding) as writer:
             stored, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
         if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
             raise ValueError(f"{raw} changed while it was read: start the run again")

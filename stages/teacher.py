@@ -4,11 +4,12 @@ Reads   images, the teacher: what the stage `encoder` takes, or a model folder s
 Writes  weights.safetensors, config.json   the teacher, half-whitened, at the scale nearest to its own side
         embeddings.zarr                    training image x dim: its careful look, half-whitened
 
-Sides larger than the stored squares are left out: they would show no more.
+Sides larger than the stored images are left out: they would show no more.
 """
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.store import arrays
 from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.rectangle import Shape
 
 
 class Params(schema.Section):
@@ -34,17 +36,18 @@ class Params(schema.Section):
             command.validate(Origin, teacher.model_dump(), f"teachers.{name}")
 
 
-def build(path: Path, origin: Origin, side: int) -> Model:
-    """The teacher, for squares that are stored at this side."""
+def build(path: Path, origin: Origin, side: int, shape: Shape) -> Model:
+    """The teacher, for images that are stored at this side."""
     model = origin.build(path).float()
+    changes: dict[str, Any] = {"shape": "whole" if shape == "whole" else "crop"}
     if model.config.resize != side:
-        scaled = None if side == model.config.side else model.config.side
-        model.config = model.config.model_copy(update={"resize": side, "size": side, "scaled": scaled})
+        changes |= {"resize": side, "size": side, "scaled": None if side == model.config.side else model.config.side}
+    model.config = model.config.model_copy(update=changes)
     return model
 
 
 def narrowed(look: criterion.Reference, model: Model) -> criterion.Reference:
-    """The look at sides that the stored squares have; at the smallest, where none is so small."""
+    """The look at sides that the stored images have; at the smallest, where none is so small."""
     scales = [scale for scale in look.scales if scale * model.config.side <= model.config.resize]
     return look.model_copy(update={"scales": scales or [min(look.scales)]})
 
@@ -63,10 +66,10 @@ def half_whitened(model: Model, looks: np.ndarray, look: criterion.Reference) ->
     return one
 
 
-def main(images: Path, path: Path, output: Path, *, name: str, params: Params, lists: Lists) -> str:
+def main(images: Path, path: Path, output: Path, *, name: str, params: Params, lists: Lists, shape: Shape) -> str:
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-    model = build(path, Origin(**lists.teachers[name].model_dump()), pixels.shape[1]).to(device.best())
+    model = build(path, Origin(**lists.teachers[name].model_dump()), pixels.shape[1], shape).to(device.best())
     look, settings = narrowed(params.look, model), device.inference(pixels.shape[1])
     looks = criterion.embed_carefully(model, pixels, collection.train, look, *settings, "teacher")
     fitted = whitening.fit(looks, look.dim, "half")
@@ -77,4 +80,4 @@ def main(images: Path, path: Path, output: Path, *, name: str, params: Params, l
 
 
 if __name__ == "__main__":
-    command.run(main, Params)
+    command.run(main, Params, shape="images.shape")

@@ -27,7 +27,7 @@ def vit():
 
 
 def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
-    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params())
+    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params(), shape="crop")
     again = load(tmp_path / "encoder")
     assert again.config == CONFIG.model_copy(update={"resize": 40})
     images = torch.rand(2, 3, 32, 32)
@@ -37,14 +37,14 @@ def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
 def test_main__a_model_of_several_blocks_is_refused(tmp_path):
     save(load(write_encoder(tmp_path / "given")).at_side(32, False, 2), tmp_path / "given")
     with pytest.raises(ValueError, match=r"config.json in .*given has blocks 2: it is a chosen or distilled model"):
-        main(tmp_path / "given", tmp_path / "encoder", params=params())
+        main(tmp_path / "given", tmp_path / "encoder", params=params(), shape="crop")
     with pytest.raises(ValueError, match="has blocks 2"):
         params(path="given").agrees({}, tmp_path)
 
 
 @pytest.mark.parametrize("crop", [64, 48, 24])
 def test_main__the_crop_is_scaled_to_the_encoder_s_input(tmp_path, crop):
-    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params(resize=64, crop=crop))
+    main(write_encoder(tmp_path / "given"), tmp_path / "encoder", params=params(resize=64, crop=crop), shape="crop")
     model, plain = load(tmp_path / "encoder"), load(tmp_path / "given")
     assert model.config == CONFIG.model_copy(update={"resize": 64, "size": crop, "scaled": 32})
     pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)

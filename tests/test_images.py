@@ -319,3 +319,24 @@ def test_main__coded_squares(tmp_path: Path) -> None:
     params = PARAMS.model_copy(update={"stored": "webp-90", "side": 64})
     pixels, _, _, _ = ingest(tmp_path / "raw", tmp_path / "out", source="splits", params=params)
     assert pixels.shape == (10, 64, 64, 3) and abs(int(np.ptp(pixels[:, 0, 0, 0])) - 111) < 4
+
+
+@pytest.mark.parametrize("stored", ["raw", "jpeg-95"])
+def test_main__whole_images_of_a_folder_and_of_a_tar(tmp_path: Path, stored: str) -> None:
+    sizes = {"a/1.png": (30, 30), "a/2.png": (60, 30), "b/1.png": (30, 90), "b/2.png": (400, 30)}
+    for i, (path, size) in enumerate(sizes.items()):
+        paint(tmp_path / "raw" / path, 20 * i, size)
+    params = PARAMS.model_copy(update={"shape": "whole", "stored": stored})
+    squares, rows, *_ = ingest(tmp_path / "raw", tmp_path / "out", params=params)
+    assert squares.shape == (4, 16, 16, 3)
+    assert [(row["width"], row["height"]) for row in rows] == list(sizes.values())
+    pixels = arrays.open(tmp_path / "out/pixels.zarr")
+    assert pixels.shapes.tolist() == [[16, 16], [16, 32], [48, 16], [16, 48]]
+    members = [(path.replace("/", "-"), (tmp_path / "raw" / path).read_bytes()) for path in sizes]
+    labels = [(name.replace(".png", ".cls"), name[:1].encode()) for name, _ in members]
+    streams.tar(tmp_path / "tars/0.tar", *[member for pair in zip(members, labels, strict=True) for member in pair])
+    streamed, *_ = ingest(tmp_path / "tars", tmp_path / "streamed", "tars", params)
+    np.testing.assert_array_equal(streamed, squares)
+    both = arrays.open(tmp_path / "streamed/pixels.zarr")
+    for row in range(4):
+        np.testing.assert_array_equal(both.whole(np.array([row])), pixels.whole(np.array([row])))

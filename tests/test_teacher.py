@@ -23,7 +23,9 @@ def world(tmp_path_factory):
 
 def run(images, path, output, item, look=LOOK):
     listed = lists(teachers={"own": item | {"path": str(path)}})
-    message = teacher.main(images, path, output, name="own", params=teacher.Params(look=look), lists=listed)
+    message = teacher.main(
+        images, path, output, name="own", params=teacher.Params(look=look), lists=listed, shape="crop"
+    )
     assert message.startswith("48 images")
     return arrays.open(output / "embeddings.zarr")[:], load(output)
 

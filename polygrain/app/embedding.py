@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial as bound
 from itertools import islice
@@ -58,41 +58,46 @@ def embed(
     given = enumerate([images] if isinstance(images, Given) else images)
     rows, left = [np.empty((0, model.dim), np.float32)], {}
     while part := list(islice(given, batch)):
-        squares = []
+        pictures = []
         for place, image in part:
             try:
-                squares.append(squared(model, image))
+                pictures.append(prepared(model, image))
             except Unreadable as reason:
                 if not skip:
                     name = getattr(image, "filename", "") or (image if isinstance(image, Given) else f"number {place}")
                     hint = "" if isinstance(images, Given) else "; with skip=True the others are embedded"
                     raise ValueError(f"{name} cannot be embedded: {reason}{hint}") from reason
                 left[place] = str(reason)
-        rows += [embed_squares(model, np.stack(squares))] if squares else []
+        rows += [embed_pictures(model, pictures)]
     return (np.concatenate(rows), left) if skip else np.concatenate(rows)
 
 
-def squared(model: Model, image: object) -> UInt8[np.ndarray, "side side 3"]:
-    """An image as the square that the model's pipeline stores; Unreadable with the reason why there is none."""
+def prepared(model: Model, image: object) -> UInt8[np.ndarray, "y x 3"]:
+    """An image as the model's pipeline stores it; Unreadable with the reason why there is none."""
     if isinstance(image, Image.Image):
         with decoding():
-            return shown(image, model.config.resize)
+            return shown(image, model.config.resize, model.config.shape)
     if not isinstance(image, str | os.PathLike):
         raise Unreadable(f"it is a {type(image).__name__}: give a file, or PIL's Image.fromarray of pixels")
     if os.path.isdir(image):
         raise Unreadable(f"it is a folder: give its images, such as sorted(Path({str(image)!r}).rglob('*.jpg'))")
     if not os.path.exists(image):
         raise Unreadable("there is no such file")
-    return decode(Path(image), model.config.resize).pixels
+    return decode(Path(image), model.config.resize, model.config.shape).pixels
 
 
-def embed_squares(model: Model, squares: UInt8[np.ndarray, "n side side 3"]) -> Float32[np.ndarray, "n dim"]:
-    """Embeddings of images that are squares of the model's `resize` pixels."""
-    where = next(model.parameters()).device
-    images = device.staged(squares, where).to(where, non_blocking=True)
-    with torch.inference_mode(), device.autocast(where, device.inference(model.config.size)[1]):
-        crops = centre_crop(images, model.config.size)
-        return in_passes(model, crops, model.config.side).float().cpu().numpy()
+def embed_pictures(model: Model, pictures: Sequence[UInt8[np.ndarray, "y x 3"]]) -> Float32[np.ndarray, "n dim"]:
+    """Embeddings of images that are as the model's pipeline stores them."""
+    where, rows = next(model.parameters()).device, np.empty((len(pictures), model.dim), np.float32)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for place, picture in enumerate(pictures):
+        alike.setdefault(picture.shape, []).append(place)
+    for places in alike.values():
+        images = device.staged(np.stack([pictures[place] for place in places]), where).to(where, non_blocking=True)
+        with torch.inference_mode(), device.autocast(where, device.inference(model.config.size)[1]):
+            crops = centre_crop(images, model.config.size)
+            rows[places] = in_passes(model, crops, model.config.side).float().cpu().numpy()
+    return rows
 
 
 class Wanted(NamedTuple):
@@ -279,11 +284,10 @@ def outcomes(model: Model, listing: Images, batches: list[slice]) -> Iterator[tu
     """
 
     def load(rows: slice) -> list[Picture | str]:
-        return listing.pictures(rows, model.config.resize)
+        return listing.pictures(rows, model.config.resize, model.config.shape)
 
     for rows, pictures in ahead(batches, load):
-        squares = [picture.pixels for picture in pictures if not isinstance(picture, str)]
-        vectors = iter(embed_squares(model, np.stack(squares)) if squares else ())
+        vectors = iter(embed_pictures(model, [one.pixels for one in pictures if not isinstance(one, str)]))
         for path, picture in zip(listing.paths[rows], pictures, strict=True):
             yield (path, picture, "") if isinstance(picture, str) else (path, next(vectors), picture.sha256)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from polygrain.sources.decode import Picture, decode_all, opened
 from polygrain.sources.folder import SUFFIXES, composed, misnamed, printable, summary, walk
 from polygrain.store.reading import reading
-from polygrain.store.rectangle import Unreadable
+from polygrain.store.rectangle import Shape, Unreadable
 
 STREAMED = (
     "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
@@ -38,9 +38,9 @@ class Listing(NamedTuple):
                 states.append(str(error.errno))
         return states
 
-    def pictures(self, rows: slice, side: int) -> list[Picture | str]:
-        """The images of these paths as squares, or why there is none."""
-        return list(decode_all(self.root, self.paths[rows], side))
+    def pictures(self, rows: slice, side: int, shape: Shape) -> list[Picture | str]:
+        """The images of these paths as a model of this side takes them, or why there is none."""
+        return list(decode_all(self.root, self.paths[rows], side, shape))
 
     def sha256(self, path: str) -> str | None:
         """Of an image file; None where it cannot be read."""

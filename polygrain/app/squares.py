@@ -12,7 +12,7 @@ from polygrain.app.listing import STREAMED, Listing, fingerprint
 from polygrain.sources.decode import Picture
 from polygrain.store import arrays
 from polygrain.store.collection import read_table
-from polygrain.store.rectangle import square
+from polygrain.store.rectangle import Shape, rectangle
 
 
 class Squares(NamedTuple):
@@ -38,17 +38,16 @@ class Squares(NamedTuple):
         return fingerprint(dict(zip(self.paths, self.states(), strict=True)))
 
     def image(self, path: str) -> Image.Image:
-        (pixels,) = self.pixels[np.array([self.rows[path]])]
+        (pixels,) = self.pixels.whole(np.array([self.rows[path]]))
         return Image.fromarray(pixels)
 
-    def square(self, path: str, side: int) -> UInt8[np.ndarray, "side side 3"]:
-        return square(self.image(path), side)
+    def rectangle(self, path: str, side: int, shape: Shape) -> UInt8[np.ndarray, "y x 3"]:
+        return rectangle(self.image(path), side, shape)
 
-    def pictures(self, rows: slice, side: int) -> list[Picture | str]:
+    def pictures(self, rows: slice, side: int, shape: Shape) -> list[Picture | str]:
         """The images of these paths, as a model of this side takes them."""
-        own = np.array([self.rows[path] for path in self.paths[rows]])
-        squares = [square(Image.fromarray(pixels), side) for pixels in self.pixels[own]]
-        return [Picture(one, side, side, 0, self.hashes[row]) for one, row in zip(squares, own, strict=True)]
+        seen = {path: self.rectangle(path, side, shape) for path in self.paths[rows]}
+        return [Picture(one, side, side, 0, self.sha256(path)) for path, one in seen.items()]
 
 
 Images = Listing | Squares

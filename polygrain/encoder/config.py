@@ -64,10 +64,15 @@ class Config(BaseModel):
     kwargs: Arguments = Field({}, description="further arguments of its constructor")
     size: Pixels = Field(description="side of the input, px")
     resize: Pixels = Field(
-        description="side of the square an image is brought to first, px; the centre of it is the input"
+        description="side of the square an image is brought to first, or the shorter side of a rectangle, px; less the "
+        "border around `size` it is the input"
+    )
+    shape: Literal["crop", "whole"] = Field(
+        "crop",
+        description="crop: of an image the centre square is seen; whole: all of it, where it is no square nearly",
     )
     scaled: Pixels | None = Field(
-        None, description="side to which the input is scaled for the network, px; null: it is taken as it is"
+        None, description="shorter side to which the input is scaled for the network, px; null: it is taken as it is"
     )
     interpolation: Interpolation = Field("bicubic", description="of that scaling, with antialiasing")
     mirrored: bool = Field(False, description="the embedding is the mean of the input's and of its mirror image's")
@@ -87,7 +92,7 @@ class Config(BaseModel):
 
     @property
     def side(self) -> int:
-        """Side of what the network itself sees, px."""
+        """Side of what the network itself sees, px; the shorter one of a rectangle."""
         return self.scaled or self.size
 
 

@@ -23,13 +23,12 @@ from polygrain.encoder.prepare import Convolution
 log = logging.getLogger(__name__)
 ENGINES = ("onnx", "torch")
 MOST = 32  # images of a pass: onnxruntime keeps the memory of the largest
-SHAPES = 4  # programs of one network, at most: the oldest goes
 AGREES = 1e-4  # of the largest output; a program that differs by more is not taken
 
 Program = Callable[[Tensor], list[Tensor]]
 building = threading.Lock()
-# Of each network, one for each shape of an image that it was asked for; None where torch computes. Beside the networks,
-# for a program cannot be copied.
+# Of each network, the same one for each shape of an image that it agrees for; None where torch computes. Beside the
+# networks, for a program cannot be copied.
 programs: weakref.WeakKeyDictionary[nn.Module, dict[torch.Size, Program | None]] = weakref.WeakKeyDictionary()
 
 
@@ -63,24 +62,23 @@ def suits(network: nn.Module, x: Tensor) -> bool:
     return any(isinstance(part, Convolution) for part in network.modules())
 
 
-def program_of(network: nn.Module, outputs: Program, x: Tensor) -> Program | None:
-    """What computes the `outputs` of a network's blocks in its place; None where torch does."""
+def outputs_of(network: nn.Module, outputs: Program, x: Tensor) -> list[Tensor]:
+    """The `outputs` of a network's blocks, by its program where there is one, else by torch."""
     if not suits(network, x):
-        return None
+        return outputs(x)
     with building:
         made, shape = programs.setdefault(network, {}), x.shape[1:]
         if shape not in made:
-            if len(made) == SHAPES:
-                del made[next(iter(made))]
-            made[shape] = build(network, outputs, shape)
-        return made[shape]
+            made[shape] = build(network, outputs, shape, next(iter(made.values()), None))
+        program = made[shape]
+    return program(x) if program else outputs(x)
 
 
-def build(network: nn.Module, outputs: Program, shape: torch.Size) -> Program | None:
-    """The program of a network for images of this shape; None, said in the log, where there is none that agrees."""
+def build(network: nn.Module, outputs: Program, shape: torch.Size, earlier: Program | None) -> Program | None:
+    """The program of a network, or its `earlier` one, if it agrees for this shape; None, said in the log, if not."""
     images = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
     try:
-        program = functools.partial(run, session(Outputs(network, outputs), images[:2]))
+        program = earlier or functools.partial(run, session(Outputs(network, outputs), images[:2]))
         for expected, found in zip(outputs(images), program(images), strict=True):
             if not (found - expected).abs().max() <= AGREES * expected.abs().max():
                 raise ValueError("its outputs differ")
@@ -97,7 +95,7 @@ def session(whole: Outputs, images: Tensor) -> "onnxruntime.InferenceSession":  
     file, options = io.BytesIO(), onnxruntime.SessionOptions()
     with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer names each size that it takes for a constant
-        axes = {"input_names": ["images"], "dynamic_axes": {"images": {0: "batch"}}}
+        axes = {"input_names": ["images"], "dynamic_axes": {"images": {0: "batch", 2: "height", 3: "width"}}}
         # The older exporter takes a second, where the newer one takes 13.
         torch.onnx.export(whole, (images.clone(),), file, dynamo=False, **axes)
     options.intra_op_num_threads = torch.get_num_threads()

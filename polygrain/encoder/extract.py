@@ -1,9 +1,10 @@
-"""Embeddings of stored images, batch by batch."""
+"""Embeddings of stored images."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from jaxtyping import Float32
 from torch import Tensor
 
 from polygrain.compute import device, processes
@@ -15,7 +16,7 @@ from polygrain.runner.progress import progress
 from polygrain.store import arrays
 
 
-def extract(
+def embed(
     model: Model,
     pixels: arrays.Reader,
     rows: np.ndarray,
@@ -23,27 +24,37 @@ def extract(
     precision: device.Precision,
     description: str,
     compute: Callable[[Tensor], Tensor] | None = None,
-) -> Iterator[np.ndarray]:
-    """Yields float32 blocks of embeddings, in the order of `rows`; `compute` may replace the model's forward."""
-    device_of_model = next(model.parameters()).device
+) -> Float32[np.ndarray, " row *dim"]:
+    """Embeddings of some rows, or what `compute` makes of them; in batches of images of one shape."""
+    device_of_model, is_whole = next(model.parameters()).device, model.config.shape == "whole"
     if pixels.shape[1] != model.config.resize:
         raise ValueError(
             f"the images are stored at {pixels.shape[1]} px, the model expects {model.config.resize}: "
             "set images.side and encoder.resize to the same value"
         )
     model.eval()
-    parts = blocks(len(rows), batch)
-    read = ahead(parts, lambda part: device.staged(pixels[rows[part]], device_of_model))
-    for _, images in progress(read, description, len(parts), unit="batch"):
+    alike = pixels.alike(rows) if is_whole else [np.arange(len(rows))]
+    parts = [places[part] for places in alike for part in blocks(len(places), batch)]
+    result = np.empty((len(rows), model.dim), np.float32)
+
+    def load(places: np.ndarray) -> Tensor:
+        own = rows[places]
+        return device.staged(pixels.whole(own) if is_whole else pixels[own], device_of_model)
+
+    for places, images in progress(ahead(parts, load), description, len(parts), unit="batch"):
         block = images.to(device_of_model, non_blocking=True)
         with torch.inference_mode(), device.autocast(device_of_model, precision):
-            embeddings = in_passes(compute or model, centre_crop(block, model.config.size), model.config.side)
-        yield embeddings.float().cpu().numpy()
+            found = in_passes(compute or model, centre_crop(block, model.config.size), model.config.side)
+        if found.shape[1:] != result.shape[1:]:
+            result = np.empty((len(rows), *found.shape[1:]), np.float32)
+        result[places] = found.float().cpu().numpy()
+    return result
 
 
 def in_passes(compute: Callable[[Tensor], Tensor], images: Tensor, side: int) -> Tensor:
     """What `compute` makes of the images, as many in a pass as suit the machine and the side of the network's input."""
-    passes = images.split(device.inference(side)[0])
+    height, width = images.shape[2:]
+    passes = images.split(max(1, device.inference(side)[0] * min(height, width) // max(height, width)))
     return torch.cat([halved(compute, part) for part in passes]) if len(passes) > 1 else halved(compute, images)
 
 
@@ -57,14 +68,6 @@ def halved(compute: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     # Here and not above: there the error still holds what the pass has taken.
     torch.cuda.empty_cache()
     return torch.cat([compute(half) for half in images.chunk(2)])
-
-
-def embed(
-    model: Model, pixels: arrays.Reader, rows: np.ndarray, batch: int, precision: device.Precision, description: str
-) -> np.ndarray:
-    """All of `extract` as one array `image dim`."""
-    blocks = list(extract(model, pixels, rows, batch, precision, description))
-    return np.concatenate(blocks) if blocks else np.empty((0, model.dim), np.float32)
 
 
 def whole_batches(n: int, batch: int) -> slice:

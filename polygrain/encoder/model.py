@@ -1,13 +1,14 @@
 """A model on disk: `weights.safetensors` + `config.json`, the frozen encoder with or without its adaptors.
 
 model = load("data/choice")
-embeddings = model(torch.stack([model.transform(image) for image in images]))
+embeddings = polygrain.embed(model, images)
 """
 
 import functools
 import inspect
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,18 @@ from polygrain.encoder.config import AdaptorConfig, Config, read_config
 from polygrain.encoder.networks import (
     block_dims,
     build_backbone,
+    build_on_meta,
     lower_blocks,
     outputs_of,
+    patch_side,
     pooled,
     residual_blocks,
     width_of,
 )
 from polygrain.encoder.prepare import Pair, pairs, prepare
 from polygrain.encoder.weights import load_module
-from polygrain.store.rectangle import square
+from polygrain.store.mapped_rows import middle
+from polygrain.store.rectangle import rectangle
 from polygrain.store.tensors import write_weights
 
 log = logging.getLogger(__name__)
@@ -85,9 +89,8 @@ class Model(nn.Module):
 
     @property
     def takes_other_sides(self) -> bool:
-        """Whether the network takes inputs of another side than its own; some are built for one."""
-        arguments = inspect.signature(type(self.backbone)).parameters
-        return "img_size" not in self.config.kwargs or "dynamic_img_size" in arguments
+        """Whether the network takes inputs of another side than its own, and rectangles; some are built for one."""
+        return "img_size" not in self.config.kwargs or is_dynamic(self.config.architecture)
 
     @property
     def adaptors(self) -> list[Adaptors]:
@@ -167,18 +170,30 @@ class Model(nn.Module):
         """
         return self.last_output(self.network_input(images))
 
-    def network_input(self, images: Num[Tensor, "batch 3 y x"]) -> Num[Tensor, "batch 3 side side"]:
+    def network_input(self, images: Num[Tensor, "batch 3 y x"]) -> Num[Tensor, "batch 3 y_seen x_seen"]:
         """The images at the network's side, normalised."""
         x = images.float() / 255 if images.dtype == torch.uint8 else images.float()
-        if self.config.scaled:
-            side = [self.config.side] * 2
+        size = self.size_of_input(*x.shape[2:])
+        if size != (*x.shape[2:],):
             mode = self.config.interpolation
-            x = nn.functional.interpolate(x, side, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
+            x = nn.functional.interpolate(x, size, mode=mode, antialias=True, align_corners=False).clamp(0, 1)
         # Images are prepared in float32, whatever the type of the network.
         kind = next(self.backbone.parameters()).dtype
         return ((x - self.mean) / self.std).to(kind)
 
-    def last_output(self, x: Num[Tensor, "batch 3 side side"]) -> Float[Tensor, "batch dim"]:
+    def size_of_input(self, height: int, width: int) -> tuple[int, int]:
+        """The height and width to which images of this size are scaled, in whole patches of a ViT, px."""
+        own = min(height, width)
+        side, step = self.config.side if self.config.scaled else own, patch_side(self.backbone)
+        half = own * step
+
+        def scaled(length: int) -> int:
+            """In whole numbers, so that an exported program comes to the same."""
+            return side if length == own else step * ((2 * side * length + half) // (2 * half))
+
+        return scaled(height), scaled(width)
+
+    def last_output(self, x: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """`features` of an input as the network takes it."""
         if self.is_convolutional:
             # Convolutions, and the adaptors between them, are faster with a pixel's channels side by side.
@@ -191,10 +206,14 @@ class Model(nn.Module):
     def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """The outputs of the last block and those before it, the last first."""
         x = self.network_input(images)
-        program = engine.program_of(self.backbone, self.outputs, x)
-        return program(x) if program else self.outputs(x)
+        if x.shape[2] == x.shape[3] or self.takes_other_sides:
+            return engine.outputs_of(self.backbone, self.outputs, x)
+        squares = squares_along(x)
+        outputs = engine.outputs_of(self.backbone, self.outputs, torch.cat(squares))
+        means = [nn.functional.normalize(output, dim=1).unflatten(0, (len(squares), -1)).mean(0) for output in outputs]
+        return means
 
-    def outputs(self, x: Num[Tensor, "batch 3 side side"]) -> list[Float[Tensor, "batch _"]]:
+    def outputs(self, x: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """`raw_outputs` of an input as the network takes it, by torch."""
         places = residual_blocks(self.backbone)
         blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
@@ -235,7 +254,7 @@ class Model(nn.Module):
     @torch.no_grad()
     def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
         """The weight of each adaptor, for every image and layer."""
-        self.features(images)
+        self.features(images if self.takes_other_sides else squares_along(images)[0])
         layers = [layer.weights for layer in self.adaptors if layer.weights is not None]
         if not layers:
             raise ValueError("attention needs a fusion of at least two adaptors; this model has none")
@@ -255,12 +274,22 @@ class Model(nn.Module):
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
         """One PIL image as the uint8 tensor the model expects, prepared as the pipeline prepares its own.
 
+        That of a wide image does not stack with that of a square one: `polygrain.embed` takes any images.
+
         Only a large JPEG differs where it is read as a file: libjpeg halves it first. Cosines are .9995 and more.
         """
-        pixels = torch.from_numpy(square(image, self.config.resize).copy())
-        start = (self.config.resize - self.config.size) // 2
-        stop = start + self.config.size
-        return pixels[start:stop, start:stop].permute(2, 0, 1)
+        pixels = rectangle(image, self.config.resize, self.config.shape)
+        height, width = (length - self.config.resize + self.config.size for length in pixels.shape[:2])
+        return torch.from_numpy(middle(pixels, (height, width)).copy()).permute(2, 0, 1)
+
+
+def squares_along(images: Num[Tensor, "batch 3 y x"]) -> list[Num[Tensor, "batch 3 side side"]]:
+    """As few squares as cover the longer side of the images, at equal distances."""
+    axis, side = (2, images.shape[3]) if images.shape[2] > images.shape[3] else (3, images.shape[2])
+    longer = images.shape[axis]
+    count = math.ceil(longer / side)
+    starts = [round((longer - side) * place / max(1, count - 1)) for place in range(count)]
+    return [images.narrow(axis, start, side) for start in starts]
 
 
 def most_blocks(model: Model) -> int:
@@ -309,15 +338,23 @@ def foldable(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) 
 
 def network_arguments(config: Config) -> dict[str, Any]:
     """The constructor's arguments. A ViT is built for one side; timm resizes its position embeddings for another."""
-    other = {"dynamic_img_size": True} if config.kwargs.get("img_size", config.side) != config.side else {}
-    return config.kwargs | other
+    own = config.kwargs.get("img_size")
+    if own is None or (own == config.side and config.shape == "crop") or not is_dynamic(config.architecture):
+        return config.kwargs
+    return config.kwargs | {"dynamic_img_size": True}
+
+
+@functools.lru_cache(maxsize=32)
+def is_dynamic(architecture: str) -> bool:
+    """Whether the network can resize its position embeddings for the input at hand."""
+    return "dynamic_img_size" in inspect.signature(type(build_on_meta(architecture, {}))).parameters
 
 
 def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
     # Keys that came later are left out with their usual values, so that old models keep their bytes.
-    usual = {"interpolation": "bicubic", "blocks": 1}
+    usual = {"interpolation": "bicubic", "blocks": 1, "shape": "crop"}
     left_out = {key for key, value in usual.items() if getattr(model.config, key) == value}
     text = json.dumps(model.config.model_dump(mode="json", exclude=left_out), indent=1)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")

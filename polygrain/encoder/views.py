@@ -58,15 +58,16 @@ def uniform(draws: Draws, *shape: int, dim: int = 0) -> Tensor:
     return torch.rand(whole, generator=draws.generator).narrow(dim, draws.share.start, shape[dim])
 
 
-def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 size size"]:
-    """The middle of each image, channels first, in 0..1."""
-    side = pixels.shape[1]
-    if size > side:
+def centre_crop(pixels: UInt8[Tensor, "batch y x channel"], size: int) -> Float[Tensor, "batch 3 y_seen x_seen"]:
+    """The middle of each image, its shorter side `size` px, channels first, in 0..1."""
+    height, width = pixels.shape[1:3]
+    border = min(height, width) - size
+    if border < 0:
         raise ValueError(
-            f"the images are stored at {side} px, the encoder wants {size}: set images.side to {size} or more"
+            f"the images are stored at {size + border} px, the encoder wants {size}: set images.side to {size} or more"
         )
-    start = (side - size) // 2
-    return pixels[:, start : start + size, start : start + size].permute(0, 3, 1, 2).float() / 255
+    top, left = (slice(border // 2, border // 2 + side - border) for side in (height, width))
+    return pixels[:, top, left].permute(0, 3, 1, 2).float() / 255
 
 
 def centre_square(

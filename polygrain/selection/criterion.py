@@ -141,9 +141,12 @@ def coarsen(share: float, pixels: Tensor, size: int) -> Tensor:
 
 
 def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: CriterionSettings) -> Embedded:
-    """The same views for every model: they depend on the image's place in the sample and nothing else."""
+    """The same views for every model: they depend on the image's place in the sample and nothing else.
+
+    Views are of the centre square, the image as it is may be a rectangle.
+    """
     where, size = next(model.parameters()).device, model.config.size
-    embeddings: list[list[np.ndarray]] = [[np.empty((0, model.dim), np.float32)] for _ in range(5)]
+    embeddings: list[list[np.ndarray]] = [[np.empty((0, model.dim), np.float32)] for _ in range(4)]
     # Views are drawn batch by batch, so no model and no machine may have batches of its own.
     parts = blocks(len(sample.rows), device.batch_at(pixels.shape[1], 128))
     precision = device.inference(size)[1]
@@ -151,7 +154,6 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
         images = device.staged(pixels[sample.rows[part]], where).to(where)
         generator = torch.Generator().manual_seed(i)
         views = [
-            centre_crop(images, size),
             augment(images, size, settings.trained, generator),
             augment(images, size, settings.trained, generator),
             augment(images, size, settings.recoloured, generator),
@@ -160,7 +162,8 @@ def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: C
         for view, batches in zip(views, embeddings, strict=True):
             with torch.inference_mode(), device.autocast(where, precision):
                 batches.append(in_passes(model, view, model.config.side).float().cpu().numpy())
-    return Embedded.of(np.stack([np.concatenate(batches) for batches in embeddings], 1))
+    plain = embed(model, pixels, sample.rows, *device.inference(size), "sample as it is")
+    return Embedded.of(np.stack([plain, *(np.concatenate(batches) for batches in embeddings)], 1))
 
 
 def embed_reference(

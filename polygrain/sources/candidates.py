@@ -13,7 +13,7 @@ from polygrain.sources.datasets import counts, load
 from polygrain.sources.decode import Picture, decode_all
 from polygrain.store.collection import share_file
 from polygrain.store.reading import read_lines
-from polygrain.store.rectangle import Shape, square
+from polygrain.store.rectangle import Shape, rectangle
 
 
 class Assignment(NamedTuple):
@@ -88,7 +88,7 @@ def published(raw: Path, source: str, unseen: bool, size: int, check: bool, shap
         outcomes = decode_all(raw, paths, size, shape, blank=True)  # its counts are published
     else:
         paths = [path.as_posix() for path in dataset.paths]
-        squares = (square(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)
+        squares = (rectangle(Image.fromarray(pixels), size, shape) for pixels in dataset.pixels)
         outcomes = (installed.picture(pixels, dataset.pixels.shape[1]) for pixels in squares)
     is_train = dataset.is_train & (not unseen)
     asked = [split if split in ("query", "gallery") else "test" for split in dataset.splits.tolist()]

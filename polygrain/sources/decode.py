@@ -18,7 +18,7 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from polygrain.store.colours import on_white
-from polygrain.store.rectangle import Shape, Unreadable, square
+from polygrain.store.rectangle import Shape, Unreadable, rectangle
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
 TURNED = (5, 6, 7, 8)
@@ -41,9 +41,9 @@ for (order, white, *kind), modes in [*TiffImagePlugin.OPEN_INFO.items()]:
 
 
 class Picture(NamedTuple):
-    """A square RGB image, with the upright size of the original, its length in bytes and their SHA-256."""
+    """An RGB image as it is stored, with the upright size of the original, its length in bytes and their SHA-256."""
 
-    pixels: UInt8[np.ndarray, "size size 3"]
+    pixels: UInt8[np.ndarray, "y x 3"]
     width: int
     height: int
     bytes: int
@@ -91,11 +91,10 @@ def decode_all(
 
 
 def decode(file: Path, size: int, shape: Shape = "crop", blank: bool = False) -> Picture:
-    """The first frame of an image file, or another if that is blank, as the upright centre square scaled to `size` px.
+    """The first frame of an image file, or another if that is blank, as a `rectangle` of this shorter side, px.
 
-    `squash` scales the whole image to that square instead. Raises Unreadable with the reason, for more than
-    `MOST_PIXELS` before anything is decoded, and for one colour only unless `blank` allows it; another ValueError where
-    the machine cannot read the file.
+    Raises Unreadable with the reason, for more than `MOST_PIXELS` before anything is decoded, and for one colour only
+    unless `blank` allows it; another ValueError where the machine cannot read the file.
     """
     with reading(file), opened(file) as stream:
         return picture(stream, size, shape, blank)
@@ -127,13 +126,13 @@ def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop", blank: boo
                 # Of a TIFF Pillow gives the upright size.
                 if image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
-                pixels = square(image, size, shape) if blank else shown(image, size, shape)
+                pixels = rectangle(image, size, shape) if blank else shown(image, size, shape)
                 return Picture(pixels, width, height, length, digest)
 
 
-def shown(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "size size 3"]:
-    """`square` of an opened image or, where that is of one colour, of another frame; Unreadable if all are."""
-    return np.asarray(first_shown(Image.fromarray(square(frame, size, shape)) for frame in frames(image)))
+def shown(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndarray, "y x 3"]:
+    """`rectangle` of an opened image or, where that is of one colour, of another frame; Unreadable if all are."""
+    return np.asarray(first_shown(Image.fromarray(rectangle(frame, size, shape)) for frame in frames(image)))
 
 
 def upright(stream: BufferedIOBase) -> Image.Image:

@@ -3,12 +3,12 @@
 A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed chunks one behind the
 other, so a row lies at a computable offset: shuffled batches cost no more than with a `numpy.memmap`, where Zarr's own
 indexing decodes chunk by chunk. Zarr reads a missing shard as zeros, so `open` refuses an array that is not complete.
-Squares may be coded as JPEG or WebP; then a batch is decoded as it is read (`coded.py`).
+Pictures may be coded as JPEG or WebP, and are rectangles of several shapes or squares (`coded.py`).
 """
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ class Declaration:
 
 
 ARRAYS = {
-    "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "square RGB images"),
+    "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "RGB images"),
     "features": Declaration(
         ("image", "dim"), ("float16", "float32"), 256, "outputs of the frozen encoder's last blocks, side by side"
     ),
@@ -82,7 +82,7 @@ class Writer:
         import zarr  # half a second, and readers need none of it
         from zarr.codecs import Crc32cCodec
 
-        from polygrain.store.square_codec import SquareCodec
+        from polygrain.store.picture_codec import PictureCodec
 
         declared = declaration(path)
         if len(row_shape) + 1 != len(declared.dims) or dtype not in declared.dtypes:
@@ -90,14 +90,15 @@ class Writer:
                 f"{path.name}: rows of shape {row_shape} and dtype {dtype}, declared {declared.dims} {declared.dtypes}"
             )
         if coding and (declared.chunk_rows != 1 or len(row_shape) != 3):
-            raise ValueError(f"{path.name}: only squares can be stored as {coding.format}")
+            raise ValueError(f"{path.name}: only pictures can be stored as {coding.format}")
         chunk = declared.chunk_rows
         row_bytes = max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
         if coding:
-            row_bytes = coding.estimate(row_shape[0])
+            row_bytes = coding.estimate(coding.side or row_shape[0])
         self.shard_rows = chunk * max(1, SHARD_BYTES // (chunk * row_bytes))
         self.path, self.row_shape, self.dtype, self.coding = path, tuple(row_shape), np.dtype(dtype), coding
-        self.pending: list[Any] = []  # coded squares, or blocks of rows
+        self.pending: list[Any] = []  # coded pictures, or blocks of rows
+        self.shapes: list[tuple[int, ...]] = []  # of coded rectangles
         self.waiting = 0
         self.shards = done
         self.rows = done * self.shard_rows
@@ -112,7 +113,7 @@ class Writer:
             chunks=(chunk, *row_shape),
             shards=(self.shard_rows, *row_shape),
             dtype=dtype,
-            serializer=SquareCodec(*coding) if coding else "auto",
+            serializer=PictureCodec(*coding) if coding else "auto",
             compressors=Crc32cCodec() if coding else None,
             fill_value=0,
             dimension_names=declared.dims,
@@ -124,13 +125,21 @@ class Writer:
         """Rows that fit into the current shard."""
         return self.shard_rows - self.waiting
 
-    def append(self, block: np.ndarray) -> None:
-        """Adds rows at the end; `block` is `row ...` of the declared dtype."""
-        if block.shape[1:] != self.row_shape or block.dtype != self.dtype:
-            raise ValueError(f"block {block.shape} {block.dtype}, the array holds rows {self.row_shape} {self.dtype}")
+    def append(self, block: np.ndarray | Sequence[np.ndarray]) -> None:
+        """Adds rows at the end; `block` is `row ...` of the declared dtype, or a list of rectangles."""
+        rectangles = self.coding.side if self.coding else None
+        if rectangles:
+            fits = all(min(row.shape[:2]) == rectangles and row.dtype == self.dtype for row in block)
+        else:
+            block = np.asarray(block)
+            fits = block.shape[1:] == self.row_shape and block.dtype == self.dtype
+        if not fits:
+            shape = {row.shape for row in block}
+            raise ValueError(f"rows of {shape} {block[0].dtype}, the array holds rows {self.row_shape} {self.dtype}")
         while len(block):
-            taken, block = np.split(block, [self.room])
+            taken, block = block[: self.room], block[self.room :]
             self.pending += coded.encode_all(taken, self.coding) if self.coding else [np.array(taken)]
+            self.shapes += [row.shape[:2] for row in taken] if rectangles else []
             self.waiting += len(taken)
             if not self.room:
                 self.flush()
@@ -142,11 +151,12 @@ class Writer:
         if self.coding:
             file = shard_file(self.path, self.shards, len(self.row_shape))
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(coded.shard(self.pending, self.shard_rows))
+            shapes = np.array(self.shapes, "<u2").tobytes()
+            file.write_bytes(coded.shard(self.pending, self.shard_rows, shapes))
         else:
             self.array[self.rows :] = np.concatenate(self.pending)
         self.rows, self.shards = self.rows + self.waiting, self.shards + 1
-        self.waiting, self.pending = 0, []
+        self.waiting, self.pending, self.shapes = 0, [], []
 
     def close(self) -> None:
         self.flush()
@@ -199,16 +209,17 @@ def open(path: Path) -> Reader:
     if not is_readable or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes:
         raise ValueError(f"{path} is not as declared ({dtype} {shape}); {remedy}")
     count = -(-shape[0] // shard_rows)
+    row_shape = (coding.side, coding.side, 3) if coding and coding.side else shape[1:]
     shards: list[np.ndarray | CodedShard] = []
     for i in range(count):
         rows = min(shard_rows, shape[0] - i * shard_rows)
         file, name = shard_file(path, i, len(shape) - 1), f"{path}: shard {i} of {count}"
         with reading(name, remedy):
             if coding:
-                shards.append(CodedShard(file, rows, shard_rows, shape[1:], coding.format, name, remedy))
+                shards.append(CodedShard(file, rows, shard_rows, row_shape[0], coding, name, remedy))
             else:
                 shards.append(map_shard(file, rows, shape[1:], dtype, chunk_rows, shard_rows // chunk_rows))
-    return Reader(shape[1:], dtype, shards)
+    return Reader(row_shape, dtype, shards)
 
 
 def concatenate(readers: list[Reader]) -> Reader:

@@ -31,7 +31,7 @@ from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.sources.folder import composed, first_level
-from polygrain.store.rectangle import Unreadable, square
+from polygrain.store.rectangle import Shape, Unreadable, rectangle
 
 HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
@@ -106,14 +106,14 @@ class Page:
         """The square that a model sees of an image."""
         self.require_row(row)
         with self.decoding:
-            return jpeg(Image.fromarray(self.square_of(row, THUMBNAIL)))
+            return jpeg(Image.fromarray(self.rectangle_of(row, THUMBNAIL, "crop")))
 
-    def square_of(self, row: int, size: int) -> UInt8[np.ndarray, "side side 3"]:
+    def rectangle_of(self, row: int, side: int, shape: Shape) -> UInt8[np.ndarray, "y x 3"]:
         """The image of a row as a pipeline of this side stores it."""
         if self.stored:
-            return self.stored.square(self.gallery.paths[row], size)
+            return self.stored.rectangle(self.gallery.paths[row], side, shape)
         with opened(self.file(row)) as stream:
-            return picture(stream, size).pixels
+            return picture(stream, side, shape).pixels
 
     def whole(self, query: Query) -> Image.Image:
         """The image that is asked about, upright, as large as it is."""
@@ -131,17 +131,17 @@ class Page:
             image.thumbnail((WHOLE, WHOLE), Image.Resampling.LANCZOS)
             return jpeg(image)
 
-    def squares(self, query: Query) -> dict[int, UInt8[np.ndarray, "side side 3"]]:
-        """The query as the square that each model's pipeline stores, by its side."""
-        sizes = {side.model.config.resize for side in self.sides}
+    def pictures(self, query: Query) -> list[UInt8[np.ndarray, "y x 3"]]:
+        """The query as each model's pipeline stores it."""
+        kinds = [(side.model.config.resize, side.model.config.shape) for side in self.sides]
         with self.decoding:
             if query.box is not None:
                 part = cut(self.whole(query), query.box)
-                return {size: square(part, size) for size in sizes}
+                return [rectangle(part, *kind) for kind in kinds]
             if query.row is None:
-                return {size: picture(io.BytesIO(query.upload), size).pixels for size in sizes}
+                return [picture(io.BytesIO(query.upload), *kind).pixels for kind in kinds]
             self.require_row(query.row)
-            return {size: self.square_of(query.row, size) for size in sizes}
+            return [self.rectangle_of(query.row, *kind) for kind in kinds]
 
     def searched(self, place: int | None) -> list[Gallery]:
         """The collection on each side: the model's at a place of its slider, the others' as they begin."""
@@ -156,8 +156,7 @@ class Page:
         """The query's embedding on each side; that of a whole row is there already."""
         if query.row is not None and query.box is None:
             return self.asking(np.array([query.row]))
-        squares = self.squares(query)
-        return [side.embed(squares[side.model.config.resize]) for side in self.sides]
+        return [side.embed(picture) for side, picture in zip(self.sides, self.pictures(query), strict=True)]
 
     def judge(self, place: int | None) -> dict:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""

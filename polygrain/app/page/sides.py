@@ -52,9 +52,9 @@ class Side:
     def at(self, place: int) -> Gallery:
         return self.smoothed if place else self.gallery
 
-    def embed(self, square: UInt8[np.ndarray, "side side 3"]) -> Float32[np.ndarray, "1 dim"]:
+    def embed(self, picture: UInt8[np.ndarray, "y x 3"]) -> Float32[np.ndarray, "1 dim"]:
         """An image as it asks here."""
-        return self.gallery.comparison.query(embedding.embed_squares(self.model, np.stack([square])))
+        return self.gallery.comparison.query(embedding.embed_pictures(self.model, [picture]))
 
 
 def encoder_of(model: Model) -> Model | None:

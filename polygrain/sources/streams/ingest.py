@@ -1,4 +1,4 @@
-"""A stream of images as squares in a store: decoded side by side in bounded memory, and resumed shard by shard."""
+"""A stream of images as pictures in a store: decoded side by side in bounded memory, and resumed shard by shard."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ from polygrain.sources.streams.stream import Stream, unlike
 from polygrain.store.arrays import Writer, shard_file
 from polygrain.store.coded import Coding
 from polygrain.store.drafts import drafted
-from polygrain.store.rectangle import Shape, Unreadable
+from polygrain.store.rectangle import Shape, Unreadable, largest
 
 log = logging.getLogger(__name__)
 WAITING = 256
@@ -61,12 +61,13 @@ def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> It
 
 
 class Ingestion:
-    """The squares of a stream below `folder`, with a file of their `Part` for each full shard.
+    """The pictures of a stream below `folder`, with a file of their `Part` for each full shard.
 
     A run that was killed continues after the last full shard.
     """
 
-    def __init__(self, folder: Path, side: int, coding: Coding | None = None) -> None:
+    def __init__(self, folder: Path, side: int, shape: Shape = "crop", coding: Coding | None = None) -> None:
+        self.side, self.shape = side, shape
         self.folder, self.pixels, self.done = folder, folder / "pixels.zarr", 0
         while self.part_file(self.done).exists() and shard_file(self.pixels, self.done, 3).exists():
             self.done += 1
@@ -75,7 +76,7 @@ class Ingestion:
         else:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-        self.writer = Writer(self.pixels, (side, side, 3), "uint8", coding, self.done)
+        self.writer = Writer(self.pixels, largest(side, shape), "uint8", coding, self.done)
         self.last = Part((0, 0), [], [])
 
     def part_file(self, number: int) -> Path:
@@ -94,7 +95,7 @@ class Ingestion:
             draft.write_text(json.dumps(part), encoding="utf-8")
         self.done, self.last = self.done + 1, Part(part.end, [], [])
 
-    def run(self, stream: Stream, shape: Shape) -> Iterator[Entry]:
+    def run(self, stream: Stream) -> Iterator[Entry]:
         """Stores what is not stored yet; yields each entry once it is stored or left out.
 
         The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
@@ -112,7 +113,7 @@ class Ingestion:
                 return str(entry.content)
             try:
                 with reading(entry.path):
-                    return picture(BytesIO(entry.content), self.writer.row_shape[0], shape)
+                    return picture(BytesIO(entry.content), self.side, self.shape)
             except Unreadable as reason:
                 return str(reason)
 
@@ -127,11 +128,11 @@ class Ingestion:
                 self.last.rows.append([entry.path, entry.class_name, *outcome[1:]])
                 block.append(outcome.pixels)
             if len(block) == min(BLOCK, self.writer.room):
-                self.writer.append(np.stack(block))
+                self.writer.append(block)
                 block = []
                 if self.writer.shards > self.done:
                     self.close_part(entry)
             yield entry
         if block:
-            self.writer.append(np.stack(block))
+            self.writer.append(block)
         self.writer.close()

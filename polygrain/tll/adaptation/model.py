@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polygrain.config.schema import Width
 from polygrain.encoder.weights import fit_tensors, load_module
 from polygrain.store.reading import reading
-from polygrain.store.rectangle import Shape, square
+from polygrain.store.rectangle import Shape, rectangle
 from polygrain.store.tensors import write_weights
 from polygrain.tll.adaptation.reduction import Reduction
 from polygrain.tll.extractors.config import Extractor
@@ -53,7 +53,7 @@ class AnalogyModel(nn.Module):
 
     def transform(self, image: Image.Image) -> Num[Tensor, "3 y x"]:
         """One PIL image as the uint8 tensor the model expects, prepared as the pipeline prepares its own."""
-        return torch.from_numpy(square(image, self.layers.size, self.config.shape).copy()).permute(2, 0, 1)
+        return torch.from_numpy(rectangle(image, self.layers.size, self.config.shape).copy()).permute(2, 0, 1)
 
 
 def assemble(

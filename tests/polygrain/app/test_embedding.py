@@ -57,7 +57,7 @@ def test_embed__one_that_cannot_be_read_is_named_or_left_out(fused: Path, photos
     with pytest.raises(ValueError, match="it is a folder: give its images"):
         embed(model, photos)
     with pytest.raises(ValueError, match="it is a ndarray: give a file, or PIL's"):
-        embedding.squared(model, np.zeros((9, 9, 3)))
+        embedding.prepared(model, np.zeros((9, 9, 3)))
 
 
 def test_embed__an_opened_image_is_seen_as_its_file(fused: Path, shared_photos: Path, tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_write__a_folder_that_moved_is_not_embedded_anew(
     """Where a file only looks the same, by name, size and time, its bytes decide."""
     output, model, moved = tmp_path / "e.parquet", load(fused), tmp_path / "moved"
     write(model, "abc", find(photos), output)
-    rows, counted = vectors(output), Mock(wraps=embedding.embed_squares)
-    monkeypatch.setattr(embedding, "embed_squares", counted)
+    rows, counted = vectors(output), Mock(wraps=embedding.embed_pictures)
+    monkeypatch.setattr(embedding, "embed_pictures", counted)
     photos.rename(moved)
     with Image.open(moved / "bars/class1/1.png") as image:
         image.save(moved / "bars/class1/1.bmp")
@@ -123,8 +123,8 @@ def test_write__a_folder_that_changed_embeds_what_is_new(
     (photos / "bars/class1/1.png").unlink()
     Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "bars/class1/0.png")
     Image.open(photos / "dots/class1/1.png").save(photos / "a new one.png")
-    counted = Mock(wraps=embedding.embed_squares)
-    monkeypatch.setattr(embedding, "embed_squares", counted)
+    counted = Mock(wraps=embedding.embed_pictures)
+    monkeypatch.setattr(embedding, "embed_pictures", counted)
     write(model, "abc", find(photos), output)
     assert sum(len(call.args[1]) for call in counted.call_args_list) == 2
     write(model, "abc", find(photos), tmp_path / "anew.parquet")
@@ -216,7 +216,7 @@ def test_write__same_bytes_are_not_embedded_again(fused, photos, tmp_path, many,
         table = pq.read_table(output)
         states = [state.rpartition(" ")[0] for state in table["state"].to_pylist()]
         pq.write_table(table.set_column(2, "state", [states]), output)
-    monkeypatch.setattr(embedding, "embed_squares", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(embedding, "embed_pictures", Mock(side_effect=AssertionError))
     write(model, "abc", find(photos), output, smooth=True)
     assert compared(output) == kept and many == [8] and is_current(output, "abc", find(photos), True)
     np.testing.assert_allclose(vectors(output), rows, atol=1e-5)
@@ -349,9 +349,9 @@ def test_write__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, t
     monkeypatch.setattr(embedding, "PART", 5)
     model, listing = load(fused), find(shared_photos)
     write(model, "abc", listing, tmp_path / "whole.parquet", batch=5)
-    counted = Mock(wraps=embedding.embed_squares)
+    counted = Mock(wraps=embedding.embed_pictures)
     stopping = Mock(side_effect=lambda *words: counted(*words) if counted.call_count < 3 else 1 / 0)
-    monkeypatch.setattr(embedding, "embed_squares", stopping)
+    monkeypatch.setattr(embedding, "embed_pictures", stopping)
     with pytest.raises(ZeroDivisionError):
         write(model, "abc", listing, tmp_path / "e.parquet", batch=5)
     assert not (tmp_path / "e.parquet").exists()
@@ -366,18 +366,18 @@ def test_write__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos, 
     monkeypatch.setattr(embedding, "PART", 4)
     model, output, away = load(fused), tmp_path / "e.parquet", tmp_path / "away"
     write(model, "abc", find(photos), tmp_path / "whole.parquet", batch=4)
-    counted = Mock(wraps=embedding.embed_squares)
+    counted = Mock(wraps=embedding.embed_pictures)
 
     def leave(*words: object) -> np.ndarray:
         if not away.exists():
             (photos / "dots").replace(away)
         return counted(*words)
 
-    monkeypatch.setattr(embedding, "embed_squares", leave)
+    monkeypatch.setattr(embedding, "embed_pictures", leave)
     with pytest.raises(ValueError, match=r"dots/class\d/\d\.png cannot be read .*start the run again"):
         write(model, "abc", find(photos), output, batch=4)
     away.replace(photos / "dots")
-    monkeypatch.setattr(embedding, "embed_squares", counted)
+    monkeypatch.setattr(embedding, "embed_pictures", counted)
     write(model, "abc", find(photos), output, batch=4)
     assert counted.call_count == 6 and output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     (photos / "dots").replace(away)

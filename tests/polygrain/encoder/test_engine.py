@@ -53,15 +53,24 @@ def test_program__gives_what_torch_gives_of_each_block_at_each_side(tmp_path, ar
             assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
-def test_program__each_shape_has_its_own_and_the_oldest_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "SHAPES", 2)
+def test_program__one_for_images_of_any_shape(tmp_path):
     model = load(saved(tmp_path, blocks=1))
-    for side in (40, 32, 24):
-        images = IMAGES[:2, :, :side, :side]
+    for height, width in ((40, 40), (24, 40), (31, 17)):
+        images = IMAGES[:2, :, :height, :width]
         for wanted, given in zip(model.raw_outputs(images), computed(model, images), strict=True):
             assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
     made = engine.programs[model.backbone]
-    assert list(made) == [(3, 32, 32), (3, 24, 24)] and all(made.values())
+    assert len(made) == 3 and len({id(program) for program in made.values()}) == 1
+
+
+def test_program__of_a_network_that_is_traced_for_one_shape_torch_computes_the_others(tmp_path, monkeypatch):
+    model = load(saved(tmp_path, blocks=1))
+    whole = engine.run
+    monkeypatch.setattr(engine, "run", lambda session, x: [(x.shape[3] == 40) * out for out in whole(session, x)])
+    for width in (40, 24):
+        images = IMAGES[:2, :, :, :width]
+        for wanted, given in zip(model.raw_outputs(images), computed(model, images), strict=True):
+            assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
 def test_program__new_weights_are_computed_with(tmp_path):

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from polygrain.compute.blocks import blocks
-from polygrain.encoder.extract import embed, embed_shares, extract, whole_batches
-from polygrain.encoder.model import load
+from polygrain.encoder.extract import embed, embed_shares, whole_batches
+from polygrain.encoder.model import Model, load
 from polygrain.store import arrays
+from polygrain.store.coded import Coding
 from tests.helpers.small import write_encoder, write_images
 
 
@@ -36,7 +38,7 @@ def test_whole_batches__are_those_of_one_process(n, world, monkeypatch):
     assert parts == [range(n)[part] for part in blocks(n, 4)]
 
 
-def test_extract__no_pass_is_larger_than_suits_the_machine(world, monkeypatch):
+def test_embed__no_pass_is_larger_than_suits_the_machine(world, monkeypatch):
     (model, pixels), rows, sizes = world, np.arange(7), []
 
     def compute(images):
@@ -45,12 +47,12 @@ def test_extract__no_pass_is_larger_than_suits_the_machine(world, monkeypatch):
 
     expected = embed(model, pixels, rows, 7, "float32", "x")
     monkeypatch.setenv("POLYGRAIN_BATCH", "2")
-    found = np.concatenate([*extract(model, pixels, rows, 5, "float32", "x", compute)])
+    found = embed(model, pixels, rows, 5, "float32", "x", compute)
     assert max(sizes) == 2
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_extract__two_passes_where_one_does_not_fit(world):
+def test_embed__two_passes_where_one_does_not_fit(world):
     sizes = []
 
     def compute(images):
@@ -60,8 +62,24 @@ def test_extract__two_passes_where_one_does_not_fit(world):
         return model(images)
 
     (model, pixels), rows = world, np.arange(7)
-    halves = np.concatenate([*extract(model, pixels, rows, 5, "float32", "x", compute)])
+    halves = embed(model, pixels, rows, 5, "float32", "x", compute)
     assert sizes == [5, 3, 2, 2]
     np.testing.assert_allclose(halves, embed(model, pixels, rows, 7, "float32", "x"), atol=1e-6)
     with pytest.raises(torch.OutOfMemoryError):
-        list(extract(model, pixels, np.arange(8), 8, "float32", "x", compute))
+        embed(model, pixels, np.arange(8), 8, "float32", "x", compute)
+
+
+def test_embed__whole_images_of_several_shapes_in_the_order_of_rows(tmp_path):
+    shapes, rng = [(32, 32), (32, 48), (64, 32), (32, 96)], np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (*shapes[i % 4], 3), dtype=np.uint8) for i in range(13)]
+    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", Coding("raw", side=32)) as writer:
+        writer.append(pictures)
+    pixels, encoder = arrays.open(tmp_path / "pixels.zarr"), load(write_encoder(tmp_path / "encoder"))
+    whole = Model(encoder.config.model_copy(update={"shape": "whole", "size": 28, "scaled": 32}))
+    whole.load_state_dict(encoder.state_dict())
+    rows = rng.permutation(13)
+    expected = [whole(whole.transform(Image.fromarray(pictures[row]))[None])[0] for row in rows]
+    for batch in (1, 3, 20):
+        np.testing.assert_allclose(embed(whole, pixels, rows, batch, "float32", "x"), torch.stack(expected), atol=1e-6)
+    squares = encoder(torch.from_numpy(pixels[rows]).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(embed(encoder, pixels, rows, 4, "float32", "x"), squares, atol=1e-6)

@@ -119,6 +119,28 @@ def test_families__go_the_whole_way(architecture, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "architecture", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(DEEP)) for name in FAMILIES]
+)
+@torch.no_grad()
+def test_families__see_a_rectangle_whole_or_in_squares(architecture):
+    torch.manual_seed(0)
+    config = config_of(architecture).model_copy(update={"shape": "whole"})
+    model, side = Model(config), config.side
+    wide = torch.rand(2, 3, side, 2 * side, generator=torch.Generator().manual_seed(1))
+    seen, square = model(wide), model(wide[..., :side])
+    plain = Model(config_of(architecture))
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(square, plain(wide[..., :side]))  # a square is seen as ever
+    halves = torch.nn.functional.normalize(square + model(wide[..., side:]), dim=1)
+    if architecture.startswith("beit"):
+        torch.testing.assert_close(seen, halves)
+    else:
+        assert model.takes_other_sides and not torch.equal(seen, halves)
+    tall = model(wide.transpose(2, 3))
+    assert seen.shape == tall.shape and torch.isfinite(tall).all()
+
+
+@pytest.mark.parametrize(
     ("architecture", "side", "message"),
     [
         ("vit_small_patch14_reg4_dinov2.lvd142m", 32, r"side is 32, and .* patches of 14 px: .*such as 28 or 42"),

@@ -9,7 +9,7 @@ from PIL import Image
 
 from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
-from polygrain.encoder.model import Model, load, most_blocks, save
+from polygrain.encoder.model import Model, load, most_blocks, save, squares_along
 
 CONFIG = Config(
     architecture="vit_tiny_patch16_224",
@@ -246,3 +246,44 @@ def test_in_front__axes_that_the_layer_does_not_see_give_nothing(encoder, images
     encoder.reduce(weight, torch.zeros(24))
     found = encoder.in_front(encoder(images).numpy())
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def rectangles(*shapes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.rand(2, 3, *shape, generator=generator) for shape in shapes]
+
+
+def test_size_of_input__keeps_proportions_in_whole_patches(encoder):
+    scaled = Model(encoder.config.model_copy(update={"size": 64, "resize": 64, "scaled": 32, "shape": "whole"}))
+    sizes = {(64, 64): (32, 32), (64, 96): (32, 48), (112, 64): (64, 32), (64, 192): (32, 96)}
+    assert {size: scaled.size_of_input(*size) for size in sizes} == sizes
+    plain = Model(encoder.config.model_copy(update={"shape": "whole"}))
+    assert plain.size_of_input(32, 56) == (32, 64) and plain.size_of_input(32, 32) == (32, 32)
+
+
+def test_seen__a_vit_sees_a_rectangle_with_its_positions_resized(encoder):
+    model = Model(encoder.config.model_copy(update={"shape": "whole"}))
+    model.load_state_dict(encoder.state_dict())
+    wide, square = rectangles((32, 64), (32, 32))
+    positions = timm.layers.resample_abs_pos_embed(model.backbone.pos_embed, (2, 4), (2, 2), num_prefix_tokens=1)
+    x = (wide - model.mean) / model.std
+    tokens = model.backbone.patch_embed.proj(x).flatten(2).transpose(1, 2)
+    tokens = torch.cat([model.backbone.cls_token.expand(2, -1, -1), tokens], 1) + positions
+    expected = model.backbone.norm(model.backbone.blocks(tokens))[:, 0]
+    torch.testing.assert_close(model(wide), torch.nn.functional.normalize(expected, dim=1))
+    torch.testing.assert_close(model(square), encoder(square))
+
+
+def test_transform__gives_the_whole_image_less_the_border(encoder):
+    config = encoder.config.model_copy(update={"size": 24, "resize": 32, "shape": "whole"})
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 128, 3), dtype=np.uint8))
+    whole = np.asarray(image.resize((64, 32), Image.Resampling.LANCZOS))
+    seen = Model(config).transform(image)
+    np.testing.assert_array_equal(seen.permute(1, 2, 0), whole[4:-4, 4:-4])
+
+
+def test_squares_along__cover_the_longer_side_at_equal_distances():
+    images = torch.arange(5 * 3 * 12.0).reshape(1, 5, 3, 12)[:, :3]
+    assert [square[0, 0, 0, 0].item() for square in squares_along(images)] == [0, 3, 6, 9]
+    assert [square[0, 0, 0, 0].item() / 12 for square in squares_along(images.mT)] == [0, 0.25, 0.5, 0.75]
+    assert len(squares_along(torch.zeros(1, 3, 4, 5))) == 2

@@ -133,3 +133,66 @@ def test_in_threads__processes_of_a_machine_share_its_cores(monkeypatch):
     names = []
     coded.in_threads(lambda _: names.append(threading.current_thread().name), 64)
     assert len(names) == 64 and len(set(names)) <= 2
+
+
+@pytest.fixture(params=["raw", "jpeg", "webp"])
+def rectangles(request, monkeypatch, squares) -> tuple[list[np.ndarray], Coding]:
+    coding = Coding(request.param, 90, SIDE)
+    monkeypatch.setattr(arrays, "SHARD_BYTES", 20 * coding.estimate(SIDE))
+    sizes = [((SIDE, SIDE), (60, SIDE), (SIDE, 36), (SIDE, 72))[i % 4] for i in range(len(squares))]
+    return [np.array(Image.fromarray(one).resize(size)) for one, size in zip(squares, sizes, strict=True)], coding
+
+
+def write_rectangles(path: Path, pictures: list[np.ndarray], coding: Coding) -> arrays.Reader:
+    with arrays.create(path, (3 * SIDE, 3 * SIDE, 3), "uint8", coding) as writer:
+        writer.append(pictures)
+    return arrays.open(path)
+
+
+def test_rectangles__are_read_whole_shape_by_shape_and_as_centre_squares(tmp_path, rectangles):
+    pictures, coding = rectangles
+    reader = write_rectangles(tmp_path / "pixels.zarr", pictures, coding)
+    expected = pictures if coding.format == "raw" else [plain(one, coding) for one in pictures]
+    assert len(reader.shards) == 3 and reader.shape == (53, SIDE, SIDE, 3)
+    assert reader.shapes.tolist() == [list(one.shape[:2]) for one in pictures]
+    rows, seen = np.random.default_rng(1).permutation(53), []
+    for places in reader.alike(rows):
+        for place, picture in zip(places, reader.whole(rows[places]), strict=True):
+            np.testing.assert_array_equal(picture, expected[rows[place]])
+        seen += places.tolist()
+    assert sorted(seen) == list(range(53))
+    for row, square in zip(rows, reader[rows], strict=True):
+        top, left = ((length - SIDE) // 2 for length in expected[row].shape[:2])
+        np.testing.assert_array_equal(square, expected[row][top : top + SIDE, left : left + SIDE])
+
+
+def test_rectangles__the_same_bytes_behind_another_writer_and_no_other_sides(tmp_path, rectangles):
+    pictures, coding = rectangles
+    write_rectangles(tmp_path / "a/pixels.zarr", pictures, coding)
+    row = (3 * SIDE, 3 * SIDE, 3)
+    arrays.Writer(tmp_path / "b/pixels.zarr", row, "uint8", coding).append(pictures[:47])
+    writer = arrays.Writer(tmp_path / "b/pixels.zarr", row, "uint8", coding, done=2)
+    writer.append(pictures[40:])
+    writer.close()
+    assert shards(tmp_path / "a/pixels.zarr") == shards(tmp_path / "b/pixels.zarr")
+    with pytest.raises(ValueError, match="the array holds rows"):
+        writer.append([pictures[0][:-1]])
+    file = tmp_path / "a/pixels.zarr/c/1/0/0/0"
+    content = bytearray(file.read_bytes())
+    content[100] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"shard 1 of 3, row 0.*checksum"):
+        arrays.open(tmp_path / "a/pixels.zarr")[20:21]
+
+
+def test_rectangles__zarr_shows_each_in_the_corner_of_a_larger_one(tmp_path, rectangles):
+    import zarr
+
+    from polygrain.store import picture_codec  # noqa: F401 (which registers the codec)
+
+    pictures, coding = rectangles
+    reader = write_rectangles(tmp_path / "pixels.zarr", pictures, coding)
+    array = zarr.open_array(tmp_path / "pixels.zarr", mode="r")
+    for row, (height, width) in enumerate(reader.shapes[:8].tolist()):
+        np.testing.assert_array_equal(array[row, :height, :width], reader.whole(np.array([row]))[0])
+        assert array[row, height:].max(initial=0) == array[row, :, width:].max(initial=0) == 0

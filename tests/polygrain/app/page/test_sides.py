@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.app.embedding import embed, embed_squares
+from polygrain.app.embedding import embed, embed_pictures
 from polygrain.app.gallery import Gallery
 from polygrain.app.page.sides import Side, encoder_of, same_images
 from polygrain.comparing import comparison, known
@@ -50,5 +50,5 @@ def test_same_images__as_many_are_alike_and_an_upload_asks_less_their_mean(
     assert other.gallery.comparison.alike == 7 and other.start == 0
     square = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     given = embed(model, [photos / path for path in gallery.paths])
-    less = embed_squares(model, square[None])[0] - given.mean(0)
+    less = embed_pictures(model, [square])[0] - given.mean(0)
     np.testing.assert_allclose(other.embed(square)[0], less / np.linalg.norm(less), atol=1e-5)

@@ -8,6 +8,7 @@ from polygrain.sources.streams import ingest, stream
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays
+from polygrain.store.coded import Coding
 from polygrain.store.rectangle import Unreadable
 from tests.helpers import streams
 
@@ -25,11 +26,11 @@ def small(monkeypatch):
     monkeypatch.setattr(ingest, "WAITING", 3)
 
 
-def take(images, folder, stop=None):
+def take(images, folder, stop=None, *how):
     """One run over the stream, which dies after `stop` entries."""
-    ingestion = Ingestion(folder, SIDE)
+    ingestion = Ingestion(folder, SIDE, *how)
     seen = 0
-    for seen, _ in enumerate(ingestion.run(images, "crop"), 1):
+    for seen, _ in enumerate(ingestion.run(images), 1):
         if seen == stop:
             raise Lost
     rows = [row for part in ingestion.parts() for row in part.rows]
@@ -62,15 +63,16 @@ def test_run__in_order_without_copies_and_what_differs(images, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("how", [("crop",), ("whole", Coding("raw", side=SIDE))], ids=["squares", "rectangles"])
 @pytest.mark.parametrize("stop", [1, 10, 11, 25, 39])
-def test_run__goes_on_behind_the_last_full_shard(images, tmp_path, stop):
-    whole = take(images, tmp_path / "whole")
+def test_run__goes_on_behind_the_last_full_shard(images, tmp_path, stop, how):
+    whole = take(images, tmp_path / "whole", None, *how)
     with pytest.raises(Lost):
-        take(images, tmp_path / "out", stop)
-    again = take(images, tmp_path / "out")
+        take(images, tmp_path / "out", stop, *how)
+    again = take(images, tmp_path / "out", None, *how)
     assert np.array_equal(again[0], whole[0]) and again[1:3] == whole[1:3]
-    # Ten images fill a shard; some entries are left out on the way.
-    assert (again[3] < 40) == (stop > 10)
+    # Ten squares fill a shard, or nine rectangles with their headers; some entries are left out on the way.
+    assert (again[3] < 40) == (stop > (10 if how == ("crop",) else 9))
 
 
 def test_run__begins_again_where_a_shard_is_gone(images, tmp_path):

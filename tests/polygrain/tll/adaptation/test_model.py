@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from polygrain.store.rectangle import square
+from polygrain.store.rectangle import rectangle
 from polygrain.tll.adaptation import model, reduction
 from polygrain.tll.extractors import layers
 from tests.helpers.pairs import EXTRACTOR
@@ -45,7 +45,7 @@ def test_transform__prepares_as_the_pairs_were(made):
     squashing = model.assemble(whole.layers, reduction.fit(rows, 6), whole.weights, 15.0, "squash")
     (image, *_) = pictures()
     for known, shape in ((whole, "crop"), (squashing, "squash")):
-        assert np.array_equal(known.transform(image).permute(1, 2, 0), square(image, SIZE, shape))
+        assert np.array_equal(known.transform(image).permute(1, 2, 0), rectangle(image, SIZE, shape))
 
 
 def test_load__raise_on_what_is_no_model(made, tmp_path):
