@@ -21,9 +21,9 @@ def test_images_of__files_first_then_squares_else_one_sentence(data: Path) -> No
     squares = images_of(file, data / "dots.zip", paths)
     pixels = arrays.open(data / "images/dots/pixels.zarr")[:]
     for row, path in enumerate(paths):
-        np.testing.assert_array_equal(squares.square(path, 32), pixels[row])
-        assert squares.image(path).size == (32, 32) and squares.square(path, 16).shape == (16, 16, 3)
-    pictures = squares._replace(paths=paths[3:1:-1]).pictures(slice(0, 2), 32)
+        np.testing.assert_array_equal(squares.rectangle(path, 32, "crop"), pixels[row])
+        assert squares.image(path).size == (32, 32) and squares.rectangle(path, 16, "crop").shape == (16, 16, 3)
+    pictures = squares._replace(paths=paths[3:1:-1]).pictures(slice(0, 2), 32, "crop")
     np.testing.assert_array_equal([picture.pixels for picture in pictures], pixels[[3, 2]])
     (data / "dots" / paths[2]).parent.mkdir(parents=True)
     (data / "dots" / paths[2]).touch()
