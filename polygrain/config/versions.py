@@ -13,6 +13,7 @@ PACKAGES = {
     "faiss": "faiss-cpu",
     "numpy": "numpy",
     "onnxruntime": "onnxruntime",
+    "pillow_heif": "pillow-heif",
     "pytorch_metric_learning": "pytorch-metric-learning",
     "scipy": "scipy",
     "sklearn": "scikit-learn",

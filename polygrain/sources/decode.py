@@ -9,22 +9,25 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
 from polygrain.store.colours import on_white
 from polygrain.store.rectangle import Shape, Unreadable, rectangle
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "HEIF", "JPEG2000", "PPM")
+# Their decoders turn the image; EXIF in them still says that it is to be turned.
+UPRIGHT = ("TIFF", "HEIF")
 TURNED = (5, 6, 7, 8)
 BLOCK = 256
 MOST_BYTES = 512 * 2**20  # of a file
-MOST_PIXELS = 89_000_000
+MOST_PIXELS = 89_000_000  # that are decoded
 # Of a progressive JPEG: cameras and editors write about ten, and each takes the time of a whole image.
 MOST_SCANS = 100
 # Of an animation that begins with blank ones.
@@ -117,14 +120,12 @@ def picture(stream: BufferedIOBase, size: int, shape: Shape = "crop", blank: boo
             raise Unreadable(f"{length:,} bytes, at most {MOST_BYTES:,} are read" if length else "empty file")
         stream.seek(0)
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        with bounded(stream) as image:
-            width, height = image.size
+        with bounded(stream) as (image, (width, height)):
             # libjpeg halves a large photograph several times while decoding; twice the side is left for Lanczos.
             image.draft(None, (2 * size, 2 * size))
             # A progressive JPEG keeps the coefficients of all pixels.
             with allowance.take(width * height if image.info.get("progressive") else image.width * image.height):
-                # Of a TIFF Pillow gives the upright size.
-                if image.format != "TIFF" and image.getexif().get(ExifTags.Base.Orientation) in TURNED:
+                if image.format not in UPRIGHT and image.getexif().get(ExifTags.Base.Orientation) in TURNED:
                     width, height = height, width
                 pixels = rectangle(image, size, shape) if blank else shown(image, size, shape)
                 return Picture(pixels, width, height, length, digest)
@@ -137,13 +138,15 @@ def shown(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndar
 
 def upright(stream: BufferedIOBase) -> Image.Image:
     """The whole image of a file's bytes, upright, in RGB, on white; refused as `picture` refuses."""
-    with decoding(), bounded(stream) as image, allowance.take(image.width * image.height):
+    with decoding(), bounded(stream) as (image, _), allowance.take(image.width * image.height):
         return first_shown(map(on_white, frames(image)))
 
 
 def frames(image: Image.Image) -> Iterator[Image.Image]:
     """The image at its first frame, then at each further one of its size."""
     yield image
+    if image.format == "HEIF":  # its primary picture; the others are no frames
+        return
     size = image.size
     for number in range(1, min(getattr(image, "n_frames", 1), MOST_FRAMES)):
         image.seek(number)
@@ -165,20 +168,37 @@ def first_shown(views: Iterator[Image.Image]) -> Image.Image:
 
 
 @contextmanager
-def bounded(stream: BufferedIOBase) -> Iterator[Image.Image]:
-    """An image opened by its header, which is within the bounds on pixels and scans."""
+def bounded(stream: BufferedIOBase) -> Iterator[tuple[Image.Image, tuple[int, int]]]:
+    """An image opened by its header, which is within the bounds on pixels and scans, and its whole size.
+
+    A larger JPEG is decoded at a quarter of its sides, unless its decoder keeps the coefficients of all pixels.
+    """
+    know_heif()
+    stream.seek(0)
+    # The bound in `Image.open` does not know that libjpeg scales while it decodes.
+    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
     stream.seek(0)
     try:
-        found = Image.open(stream, formats=FORMATS)  # type: ignore[arg-type]
+        found = JpegImagePlugin.jpeg_factory(stream) if is_jpeg else Image.open(stream, formats=FORMATS)  # type: ignore[arg-type]
     except MemoryError:  # of a header, which is small in any image
         raise Unreadable("cannot be decoded: its header names more bytes than there are") from None
     with found as image:
         width, height = image.size
-        if width * height > MOST_PIXELS:
+        if width * height > MOST_PIXELS and is_jpeg and count_scans(stream) == 1:
+            image.draft(None, (width // 4, height // 4))
+        if image.width * image.height > MOST_PIXELS:
             raise Unreadable(f"{width} x {height} pixels, at most {MOST_PIXELS} are decoded")
         if image.info.get("progressive") and (scans := count_scans(stream)) > MOST_SCANS:
             raise Unreadable(f"a progressive JPEG of {scans} scans, at most {MOST_SCANS} are decoded")
-        yield image
+        yield image, (width, height)
+
+
+@cache
+def know_heif() -> None:
+    """Lets Pillow open HEIF: the whole image itself, never a preview, in one thread of those that decode."""
+    import pillow_heif  # 30 ms, which who decodes nothing need not wait for
+
+    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
 
 
 def count_scans(stream: BufferedIOBase) -> int:
@@ -205,7 +225,7 @@ def decoding() -> Iterator[None]:
     """A block that decodes: an error in it becomes Unreadable with the reason, one of the machine stays an OSError."""
     try:
         yield
-    except Unreadable:
+    except (Unreadable, ImportError):
         raise
     except MemoryError as error:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)) from error
@@ -218,4 +238,4 @@ def decoding() -> Iterator[None]:
             raise
         # Pillow raises a dozen types on damaged bytes, and none of them may end the run.
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
-        raise Unreadable(f"cannot be decoded: {kind}{error}") from error
+        raise Unreadable(f"cannot be decoded: {kind}{' '.join(str(error).split())}") from error

@@ -10,8 +10,22 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k")
-SUFFIXES = (*USUAL, ".ppm", ".pgm", ".pbm", ".pnm")
+SUFFIXES = (
+    ".jpg",
+    ".jpeg",
+    ".jfif",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".gif",
+    ".avif",
+    ".heic",
+    ".heif",
+    ".hif",
+)
+SUFFIXES += (".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm")
 # Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
 SYSTEM = {"__macosx", "@eadir", "@__thumb", "@tmp", "temporary items", "system volume information"}
 SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "recycled", "trashbox", "network trash folder"}
