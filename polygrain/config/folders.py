@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polygrain.sources import archive, folder
+from polygrain.sources.look import WIDE, Look, look_at, look_through
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.parquet import holds_embeddings
 
@@ -60,7 +61,7 @@ class Folder(NamedTuple):
         # A fifth of each class is drawn, in whole images, and some files may be duplicates.
         about = "about " if "" not in self.classes else ""
         parts = [f"{images}, {about}{self.train_images} of them to train on", classes, self.labels]
-        return "; ".join(filter(None, [*parts, folder.reasons(Counter(self.left_out))]))
+        return "; ".join(filter(None, parts))
 
 
 def examine(given: str) -> Folder:
@@ -87,7 +88,29 @@ def found(path: Path, listing: Listing | None) -> Folder:
     """What a folder or a zip of images holds, by names alone: of damaged files the stage `images` says so."""
     images, rejected = folder.arrange(*listing, str(path)) if listing else archive.find(path)
     classes = dict(sorted(Counter(images.values()).items()))
-    return Folder("folder", path, classes, Counter(rejected.values()), folder.unclassed(images))
+    left_out = Counter(folder.kind_of(*entry) for entry in rejected.items())
+    return Folder("folder", path, classes, left_out, folder.described(images))
+
+
+def losses(task: Folder) -> list[str]:
+    """What a run will leave out and what will cost more, as far as a look at the files tells, a sentence each."""
+    count, path = sum(task.classes.values()), Path(task.path)
+    if task.source == "folder":
+        seen = look_at(path, archive.find(path).images)
+    elif task.source in STREAMS.values():
+        seen = look_through(stream.find(path, task.source, task.files).entries(), count)
+    else:
+        seen = Look({}, 0, 0, count)
+    left_out, lines = Counter(task.left_out) + Counter(seen.left_out), []
+    if left_out:
+        lines.append(folder.reasons(left_out, count + sum(task.left_out.values())))
+    if seen.wide:
+        lines.append(f"{seen.wide} of {count - seen.unopened} images are longer than {WIDE} to 1, and cost more time")
+    if seen.shared:
+        lines.append(f"{seen.shared} pictures are in two classes: each counts in the first of them only")
+    if seen.unopened:
+        lines.append(f"{seen.unopened} images were not opened: only the run tells which are damaged, copied or wide")
+    return lines
 
 
 def find_stream(path: Path, listing: Listing | None) -> Folder | None:

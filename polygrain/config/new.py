@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, examine, task_names
+from polygrain.config.folders import Folder, examine, losses, task_names
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
@@ -164,7 +164,13 @@ def create(
         lines.append("no network trains: the clusters give the last layer in closed form")
     if not alike:
         lines.append(QUESTION)
-    return [*lines, *suited.why, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
+    lost = [f"{task}: {line}" for task, folder in tasks.items() for line in losses(folder)]
+    return [
+        *lines,
+        *suited.why,
+        *lost,
+        f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}",
+    ]
 
 
 def free(root: Path, name: str) -> Path:

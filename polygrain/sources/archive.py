@@ -5,12 +5,14 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from polygrain.sources import folder
 from polygrain.sources.decode import MOST_BYTES
+from polygrain.sources.decode import opened as opened_file
 
 TOTAL_BYTES = 512 * 2**30
 ENCRYPTED, IN_UTF8 = 1, 2**11  # flags of an entry
@@ -122,6 +124,17 @@ def find(path: Path) -> folder.FolderContent:
     paths = [PurePosixPath(entry.filename).as_posix() for entry in listed]
     rejected |= {name: reason for name in paths if (reason := folder.unread(name))}
     return folder.arrange((name for name in paths if name not in rejected), rejected, str(path), is_packed=True)
+
+
+@contextmanager
+def opener(path: Path) -> Iterator[Callable[[str], tuple[int, AbstractContextManager[IO[bytes]]]]]:
+    """A function that gives the size and the bytes of an image of a folder or zip by its name, without unpacking it."""
+    if path.is_dir():
+        yield lambda name: ((path / name).stat().st_size, opened_file(path / name))
+        return
+    named = {PurePosixPath(entry.filename).as_posix(): entry for entry in entries(path)[0]}
+    with reading(path) as archive:
+        yield lambda name: (named[name].file_size, archive.open(named[name]))
 
 
 def unpack(file: Path, root: Path) -> None:

@@ -201,6 +201,15 @@ def know_heif() -> None:
     pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
 
 
+def ratio(stream: BufferedIOBase) -> float:
+    """The longer side of an image over the shorter, by its header alone; 0 where it has none."""
+    try:
+        with decoding(), Image.open(stream, formats=FORMATS) as image:
+            return max(image.size) / min(image.size)
+    except Unreadable:
+        return 0.0
+
+
 def count_scans(stream: BufferedIOBase) -> int:
     """The scans of a JPEG itself: not of thumbnails in its metadata, nor of what lies behind its end."""
     stream.seek(0)

@@ -1,4 +1,4 @@
-"""The images of a folder, zip or object store, by their names: `<class>/<image>` (labelled) or `<image>` (flat)."""
+"""The images of a folder, zip or object store, by their names: `<class>/.../<image>` (labelled) or `<image>` (flat)."""
 
 import errno
 import os
@@ -33,7 +33,8 @@ SYSTEM |= {"#snapshot", "~snapshot", "@recently-snapshot", "found.000", "lost+fo
 SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|h[eo]ld[ _-]?out|query|gallery|unlabell?ed|images?"
 NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d+))*|imgs?|jpegimages", re.IGNORECASE)
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)  # of a link; the machine's errors are others
-SHOWN = 3
+NO_IMAGE = "not an image"
+SHOWN, REASONS = 3, 8
 
 
 class FolderContent(NamedTuple):
@@ -54,34 +55,34 @@ def find(root: Path) -> FolderContent:
 
 
 def arrange(paths: Iterable[str], rejected: dict[str, str], where: str, is_packed: bool = False) -> FolderContent:
-    """The classes of images by their paths alone; what fits neither layout joins the rejected.
+    """The classes of images by their paths alone, as `classed`.
 
-    An image in a folder makes the task labelled: then images beside the class folders are left out. Splits are no
-    classes, and are entered as `first_level` says. ValueError for no image at all, a single class, and a folder of
-    several tasks.
+    An image in a folder makes the task labelled: then images beside the class folders join the rejected. ValueError for
+    no image at all, and for a single class.
+    """
+    images = classed(paths, is_packed)
+    beside = [path for path, name in images.items() if not name]
+    if beside and len(beside) < len(images):
+        rejected = rejected | dict.fromkeys(beside, "image beside the class folders")
+        images = {path: name for path, name in images.items() if name}
+    if not images:
+        raise ValueError(f"{where} holds no image ({', '.join(SUFFIXES)}); {summary(rejected)}")
+    if len(names := {*images.values()}) == 1 and "" not in names:
+        raise ValueError(
+            f"{where} holds one class folder only ({names.pop()}, {len(images)} images) and {len(beside)} images "
+            "beside it; a labelled task needs two classes or more, an unlabelled one its images directly in the folder"
+        )
+    return FolderContent(images, rejected)
+
+
+def classed(paths: Iterable[str], is_packed: bool = False) -> dict[str, str]:
+    """{path: class} in order of paths: the first folder, however deep the image lies in it; "" of an image beside them.
+
+    Splits are no classes, and are entered as `first_level` says.
     """
     parts = {path: PurePosixPath(path).parts for path in sorted(paths)}
     top = first_level(parts.values(), is_packed)
-    deeper = [path for path, names in parts.items() if len(names) > top + 2]
-    beside = [path for path, names in parts.items() if len(names) < top + 2]
-    images = {path: composed(names[top]) for path, names in parts.items() if len(names) == top + 2}
-    classes = sorted(set(images.values()))
-    if deeper and not images and not beside:
-        tasks = sorted({"/".join(parts[path][: top + 1]) for path in deeper})
-        raise ValueError(f"{where} holds folders of class folders: give each of them as a task ({few(tasks)})")
-    if len(classes) == 1:
-        raise ValueError(
-            f"{where} holds one class folder only ({classes[0]}, {len(images)} images) and {len(beside)} images "
-            "beside it; a labelled task needs two classes or more, an unlabelled one its images directly in the folder"
-        )
-    rejected = rejected | dict.fromkeys(deeper, "deeper than <class>/<image>, which is not read")
-    if classes:
-        rejected |= dict.fromkeys(beside, "image beside the class folders")
-    else:
-        images = dict.fromkeys(beside, "")
-    if not images:
-        raise ValueError(f"{where} holds no image ({', '.join(SUFFIXES)}); {summary(rejected)}")
-    return FolderContent(images, rejected)
+    return {path: composed(names[top]) if len(names) > top + 1 else "" for path, names in parts.items()}
 
 
 def first_level(paths: Collection[tuple[str, ...]], is_packed: bool = False) -> int:
@@ -101,11 +102,13 @@ def first_level(paths: Collection[tuple[str, ...]], is_packed: bool = False) -> 
     return top
 
 
-def unclassed(images: Mapping[str, str]) -> str:
-    """Which folders of {path: class} were taken for splits, in words."""
+def described(images: Mapping[str, str]) -> str:
+    """Which folders of {path: class} were taken for splits, and how many images lie deeper, in words."""
     folders = {part for path in images for part in PurePosixPath(path).parts[:-1] if NO_CLASS.fullmatch(part)}
     names = ", ".join(sorted(folders - set(images.values())))
-    return f"not taken for classes: {names}" if names else ""
+    deeper = sum(composed(PurePosixPath(path).parent.name) != name for path, name in images.items() if name)
+    words = f"{deeper} of them in deeper folders, which count as the class folder that they are in" if deeper else ""
+    return "; ".join(filter(None, [f"not taken for classes: {names}" if names else "", words]))
 
 
 def walk(root: Path, tracked: bool = False) -> tuple[list[str], dict[str, str]]:
@@ -156,7 +159,7 @@ def unread(path: str, is_folder: bool = False) -> str | None:
         return wrong
     if is_hidden(path):
         return "hidden"
-    return None if is_folder or PurePosixPath(path).suffix.lower() in SUFFIXES else "not an image"
+    return None if is_folder or PurePosixPath(path).suffix.lower() in SUFFIXES else NO_IMAGE
 
 
 def is_hidden(path: str) -> bool:
@@ -230,15 +233,21 @@ def require_kept(entry: os.DirEntry[str]) -> None:
         raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
 
 
-def few(names: list[str]) -> str:
+def few(names: list[str], most: int = SHOWN) -> str:
     """The first few of some names, as text."""
-    return ", ".join([*names[:SHOWN], *["..."] * (len(names) > SHOWN)])
+    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
 
 
-def reasons(counts: Counter[str]) -> str:
-    """How many entries are left out, and the most frequent reasons, as text."""
-    shown = few([f"{reason} ({count})" for reason, count in counts.most_common()])
-    return f"{counts.total()} left out" + (f": {shown}" if shown else "")
+def kind_of(path: str, reason: str) -> str:
+    """What an entry that is left out is counted as: the suffix of a file that is no image, else the reason."""
+    suffix = PurePosixPath(path).suffix
+    return suffix.lower() if reason == NO_IMAGE and suffix[1:].isalnum() else reason
+
+
+def reasons(counts: Counter[str], of: int = 0) -> str:
+    """How many entries (`of` so many) are left out, and as what, as text."""
+    shown = few([f"{count} {reason}" for reason, count in counts.most_common()], REASONS)
+    return f"{counts.total()}{f' of {of}' if of else ''} left out" + (f": {shown}" if shown else "")
 
 
 def summary(rejected: dict[str, str]) -> str:

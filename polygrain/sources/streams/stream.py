@@ -45,11 +45,11 @@ class Stream(NamedTuple):
 
     def content(self) -> Content:
         """What is in it, as a run will find it but for damaged images and copies; no image is read."""
-        left_out, classes = Counter(self.others.values()), Counter[str]()
+        left_out, classes = Counter(folder.kind_of(*other) for other in self.others.items()), Counter[str]()
         first: str | None = None
-        for found in self.labels():
+        for path, found in self.labels():
             if isinstance(found, Unreadable):
-                left_out[str(found)] += 1
+                left_out[folder.kind_of(path, str(found))] += 1
             elif reason := unlike(found, first):
                 left_out[reason] += 1
             else:
@@ -64,23 +64,24 @@ class Stream(NamedTuple):
             )
         if self.kind == "objects":
             images = {files[each.number].name: each.class_name for each in objects.find(self.place) if not each.refused}
-            described = folder.unclassed(images)
+            described = folder.described(images)
         if self.kind == "parquet":
             with self.place.open(files[0]) as opened:
                 described = parquet.described(opened, self.place.named(files[0]), files[0].name)
         return Content(dict(sorted(classes.items())), left_out, described)
 
-    def labels(self) -> Iterator[str | Unreadable]:
-        """The class of each image, "" without, and of each other entry why it is left out; no image is read."""
+    def labels(self) -> Iterator[tuple[str, str | Unreadable]]:
+        """Each entry with its class, "" without, or why it is left out; no image is read, and rows have no names."""
         if self.kind == "objects":
             for image in objects.find(self.place):
-                yield Unreadable(image.refused) if image.refused else image.class_name
+                name = self.place.files[image.number].name
+                yield name, Unreadable(image.refused) if image.refused else image.class_name
         for file in self.place.files if self.kind != "objects" else ():
             with self.place.open(file) as opened:
                 if self.kind == "parquet":
-                    yield from parquet.labels(opened, self.place.named(file), file.name)
+                    yield from (("", label) for label in parquet.labels(opened, self.place.named(file), file.name))
                 else:
-                    yield from (label for _, _, label in tars.samples(opened, self.place.named(file)))
+                    yield from ((path, label) for path, _, label in tars.samples(opened, self.place.named(file)))
 
     def total(self) -> int | None:
         """The number of images; None for tars, which do not say it."""

@@ -19,7 +19,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "photos").mkdir()
     for i in range(9):
-        Image.new("RGB", (8, 8)).save(tmp_path / f"photos/{i}.png")
+        Image.new("RGB", (8, 8), (i, 0, 0)).save(tmp_path / f"photos/{i}.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,4 +1,6 @@
+import hashlib
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -6,17 +8,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.config.folders import Folder, examine, task_names
+from polygrain.config.folders import Folder, examine, losses, task_names
+from polygrain.sources import look
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.place import File, Location
 from polygrain.store import embeddings
 from tests.helpers import streams
 
 
-def paint(folder: Path, *names: str) -> Path:
+def paint(folder: Path, *names: str, size: tuple[int, int] = (8, 8)) -> Path:
+    """Images of a colour for each name."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8)).save(folder / name)
+        Image.new("RGB", size, tuple(hashlib.sha256(name.encode()).digest()[:3])).save(folder / name)
     return folder
 
 
@@ -25,12 +29,12 @@ def test_examine__counts_what_has_the_name_of_an_image(tmp_path):
     (raw / "a/notes.txt").write_text("x")
     found = examine(str(raw))
     assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
-    assert found.describe().startswith("3 images (2 classes), about 2 of them to train on; classes: a, b; 3 left out: ")
-    assert found.left_out.keys() >= {"not an image", "hidden", "image beside the class folders"}
+    assert found.describe() == "3 images (2 classes), about 2 of them to train on; classes: a, b"
+    assert found.left_out == {".txt": 1, "hidden": 1, "image beside the class folders": 1}
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
     splits = examine(str(paint(tmp_path / "splits", "train/1.png", "test/2.png")))
-    assert splits.classes == {"": 2} and "; not taken for classes: test, train; " in splits.describe()
-    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on; 0 left out"
+    assert splits.classes == {"": 2} and "; not taken for classes: test, train" in splits.describe()
+    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on" and losses(flat) == []
 
 
 def test_unmeasured__says_what_too_few_images_leave_open():
@@ -48,8 +52,42 @@ def test_examine__a_zip_holds_what_the_folder_in_it_holds(tmp_path):
         for file in raw.rglob("*.*"):
             archive.write(file, file.relative_to(tmp_path))
     folder = examine(str(raw))
-    assert folder.classes == {"a": 1, "b": 2} and sum(folder.left_out.values()) == 2
+    assert folder.classes == {"a": 1, "b": 3} and folder.left_out == {".txt": 1}
     assert examine(str(path)) == folder._replace(path=path)
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Path:
+    """Classes a and b of ten images each, and what a run leaves out."""
+    raw = paint(tmp_path / "raw", *[f"{name}/{i}.png" for name in "ab" for i in range(10)])
+    paint(raw, "a/wide.png", "b/x/y/tall.png", size=(16, 10))
+    for first, second in (("a/1.png", "b/same.png"), ("a/2.png", "a/same.png"), ("b/1.png", "a/also.PNG")):
+        shutil.copy(raw / first, raw / second)
+    (raw / "b/cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    (raw / "b/empty.gif").touch()
+    for name in ("1.psd", "b/2.PSD", "notes.txt"):
+        (raw / name).write_bytes(b"8BPS")
+    return raw
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_losses__by_reason_and_what_costs_more(lossy, tmp_path, is_packed):
+    given = Path(shutil.make_archive(str(tmp_path / "raw"), "zip", lossy)) if is_packed else lossy
+    found = examine(str(given))
+    assert found.classes == {"a": 13, "b": 14}
+    assert losses(found) == [
+        "8 of 30 left out: 3 copied, 2 .psd, 2 damaged, 1 .txt",
+        "2 of 27 images are longer than 1.4 to 1, and cost more time",
+        "2 pictures are in two classes: each counts in the first of them only",
+    ]
+
+
+def test_losses__a_stream_is_opened_in_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(look, "MOST_STREAMED", 9)
+    members = [(f"{i}.png", streams.png(i % 8)) for i in range(12)]
+    lines = losses(examine(str(streams.tar(tmp_path / "x.tar", *members, ("x.psd", b"8BPS")))))
+    assert lines[0] == "2 of 13 left out: 1 .psd, 1 copied" and lines[1].startswith("8 of 9 images are longer")
+    assert lines[2].startswith("3 images were not opened") and len(lines) == 3
 
 
 def test_examine__tars_and_parquet_files(tmp_path):

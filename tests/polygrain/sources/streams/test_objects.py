@@ -26,11 +26,10 @@ def test_read__classes_by_folder_as_on_the_disk(monkeypatch):
     )
     entries = list(objects.read(location))
     assert [(entry.path, entry.class_name, entry.content) for entry in entries if isinstance(entry.content, bytes)] == [
-        ("a/2.jpg", "a", b"2"), ("c/1.png", "c", b"1")
+        ("a/2.jpg", "a", b"2"), ("a/b/3.png", "a", b"3"), ("c/1.png", "c", b"1")
     ]  # fmt: skip
     assert {entry.path: str(entry.content) for entry in entries if not isinstance(entry.content, bytes)} == {
         ".hid.png": "hidden",
-        "a/b/3.png": "deeper than <class>/<image>, which is not read",
         "beside.png": "image beside the class folders",
         "c/n.txt": "not an image",
     }

@@ -1,0 +1,72 @@
+"""What sizes and first bytes of images tell before a run: which are damaged or copied, and how many are wide."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from polygrain.sources import archive
+from polygrain.sources.decode import ratio, reading
+from polygrain.sources.streams.entry import Entry
+
+WIDE = 1.4  # longer side over shorter: up to it the centre square is seen
+MOST, MOST_STREAMED = 10_000, 1_000  # images that are opened; those of a stream are read whole
+HEAD = 4096  # bytes by which files of one size are compared before all of them are
+AT_ONCE = 16  # over a network each file is waited for
+
+Fact = tuple[str, float, object]
+"""Class of an image, its longer side over the shorter, and a key that only its copies have, too."""
+
+
+class Look(NamedTuple):
+    """What a run will leave out, by reason; how many images are wide, in two classes, or not opened."""
+
+    left_out: Mapping[str, int]
+    wide: int
+    shared: int
+    unopened: int
+
+
+def look_at(path: Path, images: Mapping[str, str]) -> Look:
+    """A look at {path: class} of a folder or zip, in the order of a run; where there are many, at some of them."""
+    order = sorted(images, key=lambda name: (images[name], name))[:: -(-len(images) // MOST) or 1]
+    with archive.opener(path) as opened, ThreadPoolExecutor(AT_ONCE) as pool:
+
+        def fact(name: str) -> Fact:
+            size, file = opened(name)
+            with reading(name), file as stream:
+                return images[name], ratio(stream), (size, stream.seek(0), stream.read(HEAD))
+
+        def whole(name: str) -> bytes:
+            with reading(name), opened(name)[1] as stream:
+                return hashlib.file_digest(stream, "sha256").digest()
+
+        facts = list(pool.map(fact, order))
+        count = Counter(key for *_, key in facts)
+        alike = ((name, fact, count[fact[2]] > 1) for name, fact in zip(order, facts, strict=True))
+        return judged(((*fact[:2], whole(name) if is_alike else name) for name, fact, is_alike in alike), len(images))
+
+
+def look_through(entries: Iterator[Entry], total: int) -> Look:
+    """A look at the first images of a stream."""
+    contents = ((entry, entry.content) for entry in islice(entries, MOST_STREAMED))
+    read = ((entry.class_name, content) for entry, content in contents if isinstance(content, bytes))
+    return judged(((name, ratio(BytesIO(held)), hashlib.sha256(held).digest()) for name, held in read), total)
+
+
+def judged(facts: Iterable[Fact], total: int) -> Look:
+    first: dict[object, str] = {}
+    left_out, shared, wide = Counter[str](), set(), 0
+    for class_name, sides, key in facts:
+        total -= 1
+        if not sides or key in first:
+            left_out["copied" if sides else "damaged"] += 1
+            shared |= {key} if sides and first[key] != class_name else set()
+        else:
+            first[key] = class_name
+            wide += sides > WIDE
+    return Look(left_out, wide, len(shared), total)
