@@ -30,7 +30,7 @@ from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.app.squares import Squares
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
-from polygrain.sources.folder import composed, first_level
+from polygrain.sources.folder import classed, composed
 from polygrain.store.rectangle import Shape, Unreadable, rectangle
 
 HERE = Path(__file__).parent
@@ -59,7 +59,8 @@ class Page:
         self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
         self.stored = sides[-1].images if isinstance(sides[-1].images, Squares) else None
         # The path in a tar or a table says nothing of what the image shows.
-        folders = self.stored.classes if self.stored else folders_of(self.gallery.paths)
+        classes = None if self.stored else classed(self.gallery.paths)
+        folders = self.stored.classes if self.stored else [classes[path] for path in self.gallery.paths]
         numbers = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
         self.folders = np.array([numbers[folder] for folder in folders])
         self.folded = [composed(path).casefold() for path in self.gallery.paths]
@@ -237,14 +238,7 @@ class Page:
         return reply
 
     def shown(self, row: int) -> dict:
-        return {"row": row, "path": self.gallery.paths[row]}
-
-
-def folders_of(paths: list[str]) -> list[str]:
-    """The folder of each image, below splits."""
-    parts = [tuple(path.split("/")) for path in paths]
-    top = first_level(parts)
-    return ["/".join(names[top:-1]) for names in parts]
+        return {"row": row, "path": self.gallery.paths[row], "folder": int(self.folders[row])}
 
 
 def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:

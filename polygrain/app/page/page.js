@@ -44,8 +44,6 @@ async function answering(work) {
   }
 }
 
-const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
-
 function tile(hit, only, alike, rank) {
   const parts = hit.path.split("/"), file = parts.pop(), caption = parts.reverse().join(" · ") || file;
   const picture = make("img", { src: `image/${hit.row}`, alt: "", loading: "lazy", draggable: true });
@@ -59,8 +57,8 @@ function tile(hit, only, alike, rank) {
 }
 
 // `ranked`: nearest first; `others`: the rows of the side before it; `folder`: the query's, which has `mates` more.
-function side(name, what, hits, ranked = false, others = null, folder = "", mates = 0) {
-  const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => folder !== "" && folderOf(hit.path) === folder;
+function side(name, what, hits, ranked = false, others = null, folder = null, mates = 0) {
+  const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => hit.folder === folder;
   const [only, alike] = [isOnly, isAlike].map((test) => hits.filter(test).length);
   const title = make("h3", {}, name, make("span", { className: ranked ? "detail" : "", textContent: what, title: what }));
   const said = [mates && (mates < hits.length ? `${alike} of its ${mates}` : `${alike} of ${hits.length} from its folder`), only && `${only} only here`].filter(Boolean);
@@ -137,7 +135,7 @@ function search() {
     if (!isLast()) return;
     const rows = found.sides.map((hits) => new Set(hits.map((hit) => hit.row)));
     // Where there are no folders, or one, an image says nothing by its own.
-    const folder = found.asked && !state.box && state.about.folders > 1 ? folderOf(found.asked.path) : "";
+    const folder = found.asked && !state.box && state.about.folders > 1 ? found.asked.folder : null;
     const last = state.about.sides.length - 1, isBlind = $("blind").checked && last > 0;
     const sides = state.about.sides.map((one, i) => side(one.name, [one.what, one.settings[i === last ? state.place : one.start]].filter(Boolean).join("; "), found.sides[i], true, i && !isBlind ? rows[0] : null, folder, found.mates));
     $("sides").replaceChildren(...(isBlind ? unnamed(sides) : sides));

@@ -61,7 +61,7 @@ def test_page__one_spelling_and_no_splits(shared_sides: list[Side], monkeypatch:
 
 def test_about__folder_tasks_and_sides(client: TestClient, shared_photos: Path) -> None:
     reply = client.get("/about").json()
-    assert (reply["folder"], reply["count"], reply["folders"]) == (str(shared_photos), 24, 6)
+    assert (reply["folder"], reply["count"], reply["folders"]) == (str(shared_photos), 24, 2)
     assert reply["tasks"] == [{"name": "bars", "count": 12}, {"name": "dots", "count": 12}]
     assert [side["name"] for side in reply["sides"]] == ["encoder", "model"]
 
@@ -133,14 +133,17 @@ def test_search__at_a_place_of_the_slider(sides: list[Side], photos: Path) -> No
 
 def test_search__counts_the_others_of_the_folder(client: TestClient, shared_sides: list[Side]) -> None:
     row = row_of(shared_sides, "dots/class1/2.png")
-    assert client.post(f"/search?row={row}").json()["mates"] == 3
-    assert client.post(f"/search?row={row}&text=3.png").json()["mates"] == 1
+    dots = {path for path in shared_sides[1].gallery.paths if path.startswith("dots/")}
+    reply = client.post(f"/search?row={row}&k=60").json()
+    hits = [[hit["path"] for hit in side if hit["folder"] == reply["asked"]["folder"]] for side in reply["sides"]]
+    assert reply["mates"] == 11 and all(len(own) == 11 and {*own} <= dots for own in hits)
+    assert client.post(f"/search?row={row}&text=3.png").json()["mates"] == 3
     assert "mates" not in client.post("/search", content=png(Image.linear_gradient("L"))).json()
 
 
 def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
     reply = client.get("/right").json()
-    folders = [path.rpartition("/")[0] for path in shared_sides[0].gallery.paths]
+    folders = [path.partition("/")[0] for path in shared_sides[0].gallery.paths]
     for side, share in zip(shared_sides, reply["shares"], strict=True):
         vectors, hits = side.gallery.vectors([*range(24)]), []
         for row in range(24):

@@ -127,13 +127,13 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert status(browser).startswith("The nearest of 23 images, in ")
         assert len(shown(browser, 0)) == len(shown(browser, 1)) == 23
         assert browser.value("document.querySelector('#name').textContent") == "dots/class1/1.png"
-        assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 3
+        assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 11
         ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
         assert ranks == [*map(str, range(1, 24))]
         browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
         assert browser.value("document.querySelector('#slider').hidden")  # one way only to compare so few
         assert browser.value("document.querySelector('.side h3').textContent").startswith("encoder")
-        assert "3 of its 3" in browser.value("document.querySelector('.side h3').innerText")
+        assert "11 of its 11" in browser.value("document.querySelector('.side h3').innerText")
 
         # Without the names nothing tells the sides apart, until a click.
         browser.click("#blind")
