@@ -3,7 +3,7 @@
 Reads   the source
 Writes  pixels.zarr         image x y x x x 3, uint8, sorted by class and path: squares, or rectangles of several shapes
         table.parquet       a row per image: path, class, split, whether it is a query and whether it trains, original
-                            size and content hash
+                            size and content hash, that of the first file which shows the same
         rejected.csv        a row per file that was left out, with the reason
         shares/1percent.txt and so on, if `listed_shares` asks for them: the paths in a published list of few images
 
@@ -124,18 +124,19 @@ def write_pixels(
     """Stores (the first copy of) each picture; returns {path: last columns of its row} in order, and {path: reason}."""
     stored: dict[str, tuple] = {}
     rejected: dict[str, str] = {}
-    first: dict[str, str] = {}
+    first: dict[str, tuple[str, str]] = {}
     block = []
     pairs = zip(candidates.rows, candidates.outcomes, strict=True)
     for path, outcome in progress(pairs, f"images@{task}", len(candidates.rows), "image"):
         if isinstance(outcome, str):
             rejected[path] = outcome
-        elif outcome.sha256 in first and not keep_duplicates:
-            rejected[path] = f"duplicate of {first[outcome.sha256]}"
+        elif not keep_duplicates and (reason := outcome.copied(first)):
+            rejected[path] = reason
         else:
-            first[outcome.sha256] = path
+            # Of pictures that are kept twice both are queries, or none is.
+            _, sha256 = first.setdefault(outcome.shown, (path, outcome.sha256))
             block.append(outcome.pixels)
-            stored[path] = outcome[1:]
+            stored[path] = (*outcome[1:-1], sha256)
         if len(block) == BLOCK:
             writer.append(block)
             block = []
@@ -167,7 +168,7 @@ def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> 
     with outputs.folder(output) as partial:
         with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
             for part in ingestion.parts():
-                rows = [(path, task, *assigned[name], *measures) for path, name, *measures in part.rows]
+                rows = [(path, task, *assigned[name], *measures) for path, name, *measures, _ in part.rows]
                 writer.write_table(table_of(rows, spec.unseen, params))
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
         # They stay where the next start looks for them, until the result is kept.

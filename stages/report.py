@@ -99,7 +99,7 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
     test = int(task.is_test.sum())
     asked = asked_of.get(task.name, 0) if task.is_labelled else None
-    duplicates = sum(reason.startswith("duplicate of ") for _, reason in task.rejected)
+    duplicates = sum(reason.startswith(("duplicate of ", "same picture as ")) for _, reason in task.rejected)
     return {
         "task": task.name,
         "images": len(task.labels),

@@ -142,6 +142,31 @@ def test_main__leaves_out_with_the_reason_and_goes_on(tmp_path: Path, monkeypatc
     assert message.endswith("8 left out")
 
 
+def test_main__the_same_pixels_in_other_bytes_are_one_picture(tmp_path: Path) -> None:
+    for i in range(6):
+        paint(tmp_path / f"raw/{i % 2}/{i}.png", i)
+    with Image.open(tmp_path / "raw/0/0.png") as image:
+        for name, options in {"0/x.webp": {"lossless": True}, "1/x.tiff": {}, "1/y.png": {"compress_level": 1}}.items():
+            image.save(tmp_path / "raw" / name, **options)
+    _, rows, rejected, message = ingest(tmp_path / "raw", tmp_path / "out")
+    assert len(rows) == 6 and message.endswith("3 left out")
+    assert rejected == dict.fromkeys(["0/x.webp", "1/x.tiff", "1/y.png"], "same picture as 0/0.png")
+
+
+def test_main__a_public_set_keeps_them_and_both_are_queries_or_none(tmp_path: Path) -> None:
+    layouts.eurosat(tmp_path / "raw", 12)
+    files = sorted(tmp_path.rglob("*_[1-6].jpg"))
+    for file in files:
+        number = int(file.stem.rpartition("_")[2])
+        file.with_name(f"{file.stem[:-1]}{number + 6}.jpg").write_bytes(file.read_bytes() + b"x")
+    params = PARAMS.model_copy(update={"published_counts": False, "queries": 0.5})
+    rows = {row["path"]: row["is_query"] for row in ingest(tmp_path / "raw", tmp_path / "out", "eurosat", params)[1]}
+    assert len(rows) == 2 * len(files) and 2 < sum(rows.values()) < len(rows) - 2
+    for path, is_query in rows.items():
+        start, _, number = path.removesuffix(".jpg").rpartition("_")
+        assert rows[f"{start}_{(int(number) + 5) % 12 + 1}.jpg"] == is_query
+
+
 def test_main__a_folder_that_is_away_for_a_moment_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(9):
         paint(tmp_path / f"raw/{i % 3}/{i}.png", i)

@@ -52,6 +52,16 @@ class Picture(NamedTuple):
     bytes: int
     sha256: str
 
+    @property
+    def shown(self) -> str:
+        """A hash of the pixels: files of other bytes may show the same."""
+        return hashlib.blake2b(str(self.pixels.shape).encode() + self.pixels.tobytes(), digest_size=16).hexdigest()
+
+    def copied(self, first: dict[str, tuple[str, str]]) -> str | None:
+        """Why it is left out if it is one of the pictures so far, {shown: (path, SHA-256)}; None where it is none."""
+        path, sha256 = first.get(self.shown, ("", ""))
+        return f"{'duplicate of' if sha256 == self.sha256 else 'same picture as'} {path}" if path else None
+
 
 class Allowance:
     """Pixels that all threads may decode at once; an image that is larger than that is decoded alone."""

@@ -32,7 +32,7 @@ Outcome = Picture | str
 class Part(NamedTuple):
     """What became of the entries up to the end of one shard, and the place (file, entry) after them.
 
-    A row is [path, class name, width, height, bytes, SHA-256], an entry that was left out [path, reason].
+    A row is [path, class name, width, height, bytes, SHA-256, hash of its pixels], an entry that was left out [path, reason].
     """
 
     end: tuple[int, int]
@@ -100,10 +100,10 @@ class Ingestion:
 
         The first image says whether the stream has labels. Images that differ from it are left out, and so are copies.
         """
-        first: dict[str, str] = {}
+        first: dict[str, tuple[str, str]] = {}
         label, place = None, (0, 0)
         for part in self.parts():
-            first |= {row[-1]: row[0] for row in part.rows}
+            first |= {shown: (path, sha256) for path, *_, sha256, shown in part.rows}
             label = part.rows[0][1] if part.rows and label is None else label
             place = max(place, (part.end[0], part.end[1]))
         block: list[np.ndarray] = []
@@ -119,13 +119,12 @@ class Ingestion:
 
         for entry, outcome in decoded(stream.entries(*place), attempt):
             if not isinstance(outcome, str):
-                copied = f"duplicate of {first[outcome.sha256]}" if outcome.sha256 in first else None
-                outcome = unlike(entry.class_name, label) or copied or outcome
+                outcome = unlike(entry.class_name, label) or outcome.copied(first) or outcome
             if isinstance(outcome, str):
                 self.last.rejected.append([entry.path, outcome])
             else:
-                label, first[outcome.sha256] = entry.class_name, entry.path
-                self.last.rows.append([entry.path, entry.class_name, *outcome[1:]])
+                label, first[outcome.shown] = entry.class_name, (entry.path, outcome.sha256)
+                self.last.rows.append([entry.path, entry.class_name, *outcome[1:], outcome.shown])
                 block.append(outcome.pixels)
             if len(block) == min(BLOCK, self.writer.room):
                 self.writer.append(block)

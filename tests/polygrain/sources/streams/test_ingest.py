@@ -40,9 +40,10 @@ def take(images, folder, stop=None, *how):
 
 @pytest.fixture
 def images(tmp_path):
-    """Two tars with a copy, a broken image and one without a label."""
+    """Two tars with a copy, the same picture in other bytes, a broken image and one without a label."""
     members = streams.samples(0, 40)
     members[2 * 7] = (members[2 * 7][0], streams.png(2))
+    members[2 * 27] = (members[2 * 27][0], streams.png(3) + b"more")
     members[2 * 21] = (members[2 * 21][0], b"broken")
     del members[2 * 30 + 1]
     for number, part in enumerate((members[:40], members[40:])):
@@ -52,13 +53,14 @@ def images(tmp_path):
 
 def test_run__in_order_without_copies_and_what_differs(images, tmp_path):
     pixels, rows, rejected, seen = take(images, tmp_path / "out")
-    used = [i for i in range(40) if i not in (7, 21, 30)]
+    used = [i for i in range(40) if i not in (7, 21, 27, 30)]
     assert streams.colours(pixels) == used and seen == 40
     assert [row[0][-9:] for row in rows] == [f"{i:05d}.png" for i in used]
     assert [row[1] for row in rows] == [str(i % 3) for i in used]
     assert rejected == [
         ["0.tar/00007.png", "duplicate of 0.tar/00002.png"],
         ["1.tar/00021.png", f"not readable as {', '.join(FORMATS)}"],
+        ["1.tar/00027.png", "same picture as 0.tar/00003.png"],
         ["1.tar/00030.png", "it has no label, unlike the first image"],
     ]
 
