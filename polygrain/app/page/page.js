@@ -239,7 +239,6 @@ function take(file) {
   if (location.hash === "#upload") show(); else location.hash = "#upload";
 }
 
-// A region is a square, since that is what a model sees of an image.
 function drag(down) {
   if (!$("asked").naturalWidth || down.button) return;
   const frame = $("asked").getBoundingClientRect(), stage = $("stage").getBoundingClientRect();
@@ -247,17 +246,16 @@ function drag(down) {
   const x = inside(down.clientX - frame.left, frame.width), y = inside(down.clientY - frame.top, frame.height);
   let box = null;
   const move = (event) => {
-    const dx = event.clientX - frame.left - x, dy = event.clientY - frame.top - y;
-    const side = Math.min(Math.max(Math.abs(dx), Math.abs(dy)), dx < 0 ? x : frame.width - x, dy < 0 ? y : frame.height - y);
-    const left = dx < 0 ? x - side : x, top = dy < 0 ? y - side : y;
-    box = side < LEAST_DRAG ? null : [left / frame.width, top / frame.height, (left + side) / frame.width, (top + side) / frame.height];
+    const toX = inside(event.clientX - frame.left, frame.width), toY = inside(event.clientY - frame.top, frame.height);
+    const left = Math.min(x, toX), top = Math.min(y, toY), width = Math.abs(toX - x), height = Math.abs(toY - y);
+    box = Math.min(width, height) < LEAST_DRAG ? null : [left / frame.width, top / frame.height, (left + width) / frame.width, (top + height) / frame.height];
     $("box").hidden = !box;
-    const places = { left: left + frame.left - stage.left, top: top + frame.top - stage.top, width: side, height: side };
+    const places = { left: left + frame.left - stage.left, top: top + frame.top - stage.top, width, height };
     for (const [name, value] of Object.entries(places)) $("box").style[name] = `${value}px`;
   };
   const up = () => {
     $("stage").removeEventListener("pointermove", move);
-    if (box || state.box) { state.box = box && box.map((place) => inside(place, 1)); refresh(false); }
+    if (box || state.box) { state.box = box; refresh(false); }
   };
   $("stage").setPointerCapture(down.pointerId);
   $("stage").addEventListener("pointermove", move);
