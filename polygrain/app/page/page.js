@@ -247,8 +247,9 @@ function drag(down) {
   let box = null;
   const move = (event) => {
     const toX = inside(event.clientX - frame.left, frame.width), toY = inside(event.clientY - frame.top, frame.height);
-    const left = Math.min(x, toX), top = Math.min(y, toY), width = Math.abs(toX - x), height = Math.abs(toY - y);
-    box = Math.min(width, height) < LEAST_DRAG ? null : [left / frame.width, top / frame.height, (left + width) / frame.width, (top + height) / frame.height];
+    const left = Math.min(x, toX), right = Math.max(x, toX), top = Math.min(y, toY), bottom = Math.max(y, toY);
+    const width = right - left, height = bottom - top;
+    box = Math.min(width, height) < LEAST_DRAG ? null : [left / frame.width, top / frame.height, right / frame.width, bottom / frame.height];
     $("box").hidden = !box;
     const places = { left: left + frame.left - stage.left, top: top + frame.top - stage.top, width, height };
     for (const [name, value] of Object.entries(places)) $("box").style[name] = `${value}px`;
