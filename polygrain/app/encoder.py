@@ -168,7 +168,8 @@ def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> 
     why = [
         f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
         f"{networks.feature(network)}, {networks.width_of(network):,} numbers",
-        f"input: {side} px{f', trained at {trained}' if side < trained else ''}; mean {shown(config.mean)}, std {shown(config.std)}, {given}",
+        f"input: {side} px{f' (trained at {trained})' if side < trained else ''}; mean {shown(config.mean)}, std "
+        f"{shown(config.std)}, {given}",
         f"images: {stored} px are kept of each"
         + (f", {stored / side:.3g} times the input, so that a careful look sees more" if stored > side else ""),
         "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "

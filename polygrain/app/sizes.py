@@ -12,9 +12,9 @@ import numpy as np
 from polygrain.config.folders import Folder
 from polygrain.sources import archive, decode, folder
 from polygrain.sources.streams import stream
+from polygrain.store.rectangle import LONGEST, SQUARISH
 
 HEADS = 200  # of a task
-WIDE, WIDEST = 1.4, 3.0  # longer sides by shorter ones: below, the encoder sees the centre square
 
 
 class Sizes(NamedTuple):
@@ -33,7 +33,7 @@ def sizes_of(tasks: Iterable[Folder]) -> Sizes:
     if not found:
         return Sizes()
     ratios = np.concatenate([sides[:, 1] / sides[:, 0] for sides in found])
-    seen = np.where(ratios > WIDE, np.minimum(ratios, WIDEST), 1)
+    seen = np.where(ratios > SQUARISH, np.minimum(ratios, LONGEST), 1)
     return Sizes(int(max(np.median(sides[:, 0]) for sides in found)), float(seen.mean()))
 
 

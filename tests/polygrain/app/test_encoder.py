@@ -69,9 +69,7 @@ def test_choose__published_weights_by_name(name, side, written, values):
     settings, lines = choose(Request(name, side=side))
     assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
     assert (settings.side, settings.stored, settings.cost) == values
-    assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(
-        f"input: {values[0]} px; mean 0.485"
-    )
+    assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(f"input: {values[0]} px")
 
 
 def test_choose__a_checkpoint_with_its_classifier(checkpoint):
@@ -95,7 +93,7 @@ def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": trained}))
     settings, lines = choose(Request(str(tmp_path), side=32))
     assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
-    assert lines[1] == "input: 32 px; mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
+    assert lines[1] == "input: 32 px (trained at 224); mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
 
 
 def test_choose__a_name_of_the_hub_is_that_of_timm(checkpoint):
