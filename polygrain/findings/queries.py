@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from polygrain.findings.neighbours import pixels_of
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.tables import read_parquet
@@ -90,8 +91,7 @@ def show(
     pixels = arrays.open(images / "pixels.zarr")
 
     def picture(row: int) -> str:
-        (image,) = pixels[np.array([row])]
-        return pictured(image, size)
+        return pictured(pixels_of(pixels, row), size)
 
     entries = []
     for reason, row in selected:

@@ -146,10 +146,16 @@ def shown(image: Image.Image, size: int, shape: Shape = "crop") -> UInt8[np.ndar
     return np.asarray(first_shown(Image.fromarray(rectangle(frame, size, shape)) for frame in frames(image)))
 
 
-def upright(stream: BufferedIOBase) -> Image.Image:
-    """The whole image of a file's bytes, upright, in RGB, on white; refused as `picture` refuses."""
-    with decoding(), bounded(stream) as (image, _), allowance.take(image.width * image.height):
-        return first_shown(map(on_white, frames(image)))
+def upright(stream: BufferedIOBase, side: int | None = None) -> Image.Image:
+    """The whole image of a file's bytes, upright, in RGB, on white; refused as `picture` refuses.
+
+    Where its sides would be scaled to `side` px or less, a smaller one may be decoded.
+    """
+    with decoding(), bounded(stream) as (image, _):
+        if side:
+            image.draft(None, (side, side))
+        with allowance.take(image.width * image.height):
+            return first_shown(map(on_white, frames(image)))
 
 
 def frames(image: Image.Image) -> Iterator[Image.Image]:

@@ -104,10 +104,11 @@ class Page:
         return self.gallery.root / self.gallery.paths[row]
 
     def draw_thumbnail(self, row: int) -> bytes:
-        """The square that a model sees of an image."""
-        self.require_row(row)
+        """An image at its own proportions."""
         with self.decoding:
-            return jpeg(Image.fromarray(self.rectangle_of(row, THUMBNAIL, "crop")))
+            image = self.whole(Query(row, b"", None), THUMBNAIL)
+            sides = [max(1, round(side * THUMBNAIL / max(image.size))) for side in image.size]
+            return jpeg(image.resize(sides, Image.Resampling.LANCZOS, reducing_gap=3))
 
     def rectangle_of(self, row: int, side: int, shape: Shape) -> UInt8[np.ndarray, "y x 3"]:
         """The image of a row as a pipeline of this side stores it."""
@@ -116,19 +117,19 @@ class Page:
         with opened(self.file(row)) as stream:
             return picture(stream, side, shape).pixels
 
-    def whole(self, query: Query) -> Image.Image:
-        """The image that is asked about, upright, as large as it is."""
+    def whole(self, query: Query, side: int | None = None) -> Image.Image:
+        """The image that is asked about, upright, as large as it is, or smaller if it will be scaled to `side`."""
         if query.row is None:
-            return upright(io.BytesIO(query.upload))
+            return upright(io.BytesIO(query.upload), side)
         self.require_row(query.row)
         if self.stored:
             return self.stored.image(self.gallery.paths[query.row])
         with opened(self.file(query.row)) as stream:
-            return upright(stream)
+            return upright(stream, side)
 
     def preview(self, query: Query) -> bytes:
         with self.decoding:
-            image = self.whole(query)
+            image = self.whole(query, WHOLE)
             image.thumbnail((WHOLE, WHOLE), Image.Resampling.LANCZOS)
             return jpeg(image)
 

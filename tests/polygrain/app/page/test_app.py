@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 from starlette.testclient import TestClient
 
 from polygrain.app.embedding import embed
@@ -190,10 +190,25 @@ def test_sample__spread_and_other_ones(client: TestClient) -> None:
 
 def test_pictures__bounded_and_upright(client: TestClient) -> None:
     thumbnail = Image.open(io.BytesIO(client.get("/image/0").content))
-    assert thumbnail.size == (224, 224) and thumbnail.format == "JPEG"
+    assert thumbnail.size == (224, 168) and thumbnail.format == "JPEG"
     large = png(Image.linear_gradient("L").resize((3000, 1500)))
     assert Image.open(io.BytesIO(client.post("/preview", content=large).content)).size == (1024, 512)
     assert Image.open(io.BytesIO(client.post("/preview?row=0").content)).size == (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("size", "turned", "shown"),
+    [((6000, 2000), 1, (224, 75)), ((6000, 2000), 6, (75, 224)), ((2000, 3), 1, (224, 1)), ((1, 9), 1, (25, 224))],
+)
+def test_pictures__thumbnails_have_the_proportions_of_their_file(
+    sides: list[Side], photos: Path, size: tuple[int, int], turned: int, shown: tuple[int, int]
+) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = turned
+    path = sides[1].gallery.paths[0]
+    Image.linear_gradient("L").resize(size).convert("RGB").save(photos / path, "JPEG", exif=exif)
+    thumbnail = Image.open(io.BytesIO(TestClient(build(sides, 0.95)).get("/image/0").content))
+    assert thumbnail.size == shown
 
 
 @pytest.mark.parametrize(
