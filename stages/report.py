@@ -342,6 +342,7 @@ def main(
         "collection": searched,
         "leading": leading,
         "steps": collection.steps(leading),
+        "twins": collection.twins(evaluation, searched.table),
         "params": params,
         "trains": trains,
         "leads": leads,

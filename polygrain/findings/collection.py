@@ -3,11 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
-from polygrain.findings import scores
+import pyarrow.compute as pc
+
+from polygrain.findings import queries, scores
 from polygrain.store.reading import read_json
+from polygrain.store.tables import read_parquet
 
 SMOOTHED = "_smoothed"
+TWIN = 0.98  # cosine of a query and an image of the collection, by the encoder as it is, from which they are near-twins
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,37 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     return CollectionReport(
         scores.Scores(measured, rows, {}, queries), read_smoothings(evaluation / scores.CHOSEN), trains
     )
+
+
+class Twins(NamedTuple):
+    """How many queries have a near-twin in the collection, and by row the mean R-Precision in percent without them.
+
+    `crowded`: tasks whose images are so alike that most queries have one; there all queries are counted.
+    """
+
+    queries: int
+    without: dict[str, float]
+    crowded: list[str]
+
+
+def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
+    """Of the encoder, as it is and at its best, and of the chosen model; None where the encoder was not measured."""
+    file = evaluation / "encoder/collection_ranked.parquet"
+    if not table.tasks or not file.exists():
+        return None
+    nearest = read_parquet(file, ["task", "row", "rank", "score"])
+    near = nearest.filter((pc.field("rank") == 1) & (pc.field("score") >= TWIN))
+    found = {task: set(near.filter(pc.field("task") == task)["row"].to_pylist()) for task in table.tasks}
+    crowded = [task for task, rows in found.items() if 2 * len(rows) > table.queries[task]]
+    found |= {task: set() for task in crowded}
+    without = {}
+    for row in ("encoder", scores.UNTRAINED, scores.CHOSEN, scores.CHOSEN + SMOOTHED):
+        if row in table.rows:
+            form = "smoothed" if row.endswith(SMOOTHED) else "collection"
+            own = queries.read_queries(evaluation / row.removesuffix(SMOOTHED) / f"{form}_queries.parquet")
+            left = [[own[task][query]["r_precision"] for query in own[task].keys() - found[task]] for task in found]
+            without[row] = round(100 * fmean(map(fmean, left)), 2)
+    return Twins(sum(map(len, found.values())), without, crowded)
 
 
 def read_smoothings(model: Path) -> list[Smoothing]:

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from polygrain.findings import collection
@@ -77,3 +79,28 @@ def test_steps__the_encoder_at_its_best_is_no_training(tmp_path):
 def test_read__without_numbers_nothing_is_measured(tmp_path):
     report = collection.read(tmp_path, ["encoder"], ["one"], False)
     assert not report.is_measured and report.training_adds() is None
+
+
+def test_twins__r_precision_without_the_queries_that_have_one(tmp_path):
+    """Of four queries of `one` the first is the near-twin of an image; of `two` three of four are, so it is crowded."""
+    cosines = {"one": [0.99, 0.97, 0.5, 0.9], "two": [0.99, 0.99, 0.98, 0.2]}
+    ranks = [
+        {"task": task, "row": row, "rank": rank, "row_found": 0, "score": score - (rank - 1) / 10}
+        for task, values in cosines.items()
+        for row, score in enumerate(values)
+        for rank in (1, 2)
+    ]
+    rights = {"encoder": [1, 0.2, 0.4, 0.6], "chosen": [1, 0.5, 0.5, 0.5]}
+    for model, values in rights.items():
+        records = [
+            {"task": task, "row": row, "r_precision": value, "map_at_r": 0, "recall_at_1": 0, "nearest": [0]}
+            for task in cosines
+            for row, value in enumerate(values)
+        ]
+        write_model(tmp_path / model, dict.fromkeys(cosines, entry_of(0.5, 4)), {}, records)
+    tables = collection.read(tmp_path, ["encoder", "chosen"], [*cosines], True).table
+    assert collection.twins(tmp_path, tables) is None
+    pq.write_table(pa.Table.from_pylist(ranks), tmp_path / "encoder/collection_ranked.parquet")
+    found = collection.twins(tmp_path, tables)
+    assert (found.queries, found.crowded) == (1, ["two"])
+    assert found.without == {"encoder": 47.5, "chosen": 56.25, "chosen_smoothed": 56.25}
