@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polygrain.sources import archive, folder
-from polygrain.sources.look import WIDE, Look, look_at, look_through
+from polygrain.sources.look import judged, look_at, look_through
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.parquet import holds_embeddings
 
@@ -96,21 +96,13 @@ def losses(task: Folder) -> list[str]:
     """What a run will leave out and what will cost more, as far as a look at the files tells, a sentence each."""
     count, path = sum(task.classes.values()), Path(task.path)
     if task.source == "folder":
-        seen = look_at(path, archive.find(path).images)
-    elif task.source in STREAMS.values():
-        seen = look_through(stream.find(path, task.source, task.files).entries(), count)
+        seen, lines = look_at(path, archive.find(path).images)
+    elif task.source == "remote":
+        seen, lines = judged([], count)
     else:
-        seen = Look({}, 0, 0, count)
-    left_out, lines = Counter(task.left_out) + Counter(seen.left_out), []
-    if left_out:
-        lines.append(folder.reasons(left_out, count + sum(task.left_out.values())))
-    if seen.wide:
-        lines.append(f"{seen.wide} of {count - seen.unopened} images are longer than {WIDE} to 1, and cost more time")
-    if seen.shared:
-        lines.append(f"{seen.shared} pictures are in two classes: each counts in the first of them only")
-    if seen.unopened:
-        lines.append(f"{seen.unopened} images were not opened: only the run tells which are damaged, copied or wide")
-    return lines
+        seen, lines = look_through(stream.find(path, task.source, task.files).entries(), count)
+    left_out = Counter(task.left_out) + seen
+    return [folder.reasons(left_out, count + sum(task.left_out.values())), *lines] if left_out else lines
 
 
 def find_stream(path: Path, listing: Listing | None) -> Folder | None:

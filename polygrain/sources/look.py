@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from polygrain.sources import archive
 from polygrain.sources.decode import ratio, reading
@@ -18,17 +17,8 @@ MOST, MOST_STREAMED = 10_000, 1_000  # images that are opened; those of a stream
 HEAD = 4096  # bytes by which files of one size are compared before all of them are
 AT_ONCE = 16  # over a network each file is waited for
 
-Fact = tuple[str, float, object]
-"""Class of an image, its longer side over the shorter, and a key that only its copies have, too."""
-
-
-class Look(NamedTuple):
-    """What a run will leave out, by reason; how many images are wide, in two classes, or not opened."""
-
-    left_out: Mapping[str, int]
-    wide: int
-    shared: int
-    unopened: int
+Fact = tuple[str, float, object]  # class of an image, longer side over shorter, and a key that its copies have, too
+Look = tuple[Counter[str], list[str]]  # what a run will leave out, by reason, and what else is to be said of the images
 
 
 def look_at(path: Path, images: Mapping[str, str]) -> Look:
@@ -59,14 +49,21 @@ def look_through(entries: Iterator[Entry], total: int) -> Look:
 
 
 def judged(facts: Iterable[Fact], total: int) -> Look:
+    """What is to be said of so many images, of which some were looked at."""
     first: dict[object, str] = {}
-    left_out, shared, wide = Counter[str](), set(), 0
+    left_out, shared, wide, opened = Counter[str](), set(), 0, 0
     for class_name, sides, key in facts:
-        total -= 1
+        opened += 1
         if not sides or key in first:
             left_out["copied" if sides else "damaged"] += 1
             shared |= {key} if sides and first[key] != class_name else set()
         else:
             first[key] = class_name
             wide += sides > WIDE
-    return Look(left_out, wide, len(shared), total)
+    lines = {
+        f"{wide} of {opened} images are longer than {WIDE} to 1, and cost more time": wide,
+        f"{len(shared)} pictures are in two classes: each counts in the first of them only": shared,
+        f"{total - opened} images were not opened: only the run tells which are damaged, copied or wide": total
+        - opened,
+    }
+    return left_out, [line for line, count in lines.items() if count]

@@ -13,7 +13,9 @@ def test_look_at__some_of_many_and_large_files_are_not_read_whole(tmp_path: Path
         Image.fromarray(pixels).save(tmp_path / f"{i}.bmp")
         os.truncate(tmp_path / f"{i}.bmp", 10**9)  # sparse, all of one size
     images = {f"{i}.bmp": str(i % 2) for i in range(10)}
-    assert look.look_at(tmp_path, images) == look.Look(left_out={}, wide=10, shared=0, unopened=0)
+    left_out, (wide,) = look.look_at(tmp_path, images)
+    assert not left_out and wide.startswith("10 of 10 images")
     monkeypatch.setattr(look, "MOST", 4)
-    assert look.look_at(tmp_path, images).unopened == 6
-    assert look.look_at(tmp_path, {}) == look.Look(left_out={}, wide=0, shared=0, unopened=0)
+    left_out, (wide, unopened) = look.look_at(tmp_path, images)
+    assert not left_out and wide.startswith("4 of 4 images") and unopened.startswith("6 images were not opened")
+    assert look.look_at(tmp_path, {}) == ({}, [])
