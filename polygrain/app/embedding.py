@@ -86,7 +86,7 @@ def prepared(model: Model, image: object) -> UInt8[np.ndarray, "y x 3"]:
     return decode(Path(image), model.config.resize, model.config.shape).pixels
 
 
-def embed_pictures(model: Model, pictures: Sequence[UInt8[np.ndarray, "y x 3"]]) -> Float32[np.ndarray, "n dim"]:
+def embed_pictures(model: Model, pictures: Sequence[UInt8[np.ndarray, "_ _ 3"]]) -> Float32[np.ndarray, "n dim"]:
     """Embeddings of images that are as the model's pipeline stores them."""
     where, rows = next(model.parameters()).device, np.empty((len(pictures), model.dim), np.float32)
     alike: dict[tuple[int, ...], list[int]] = {}

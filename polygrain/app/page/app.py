@@ -133,7 +133,7 @@ class Page:
             image.thumbnail((WHOLE, WHOLE), Image.Resampling.LANCZOS)
             return jpeg(image)
 
-    def pictures(self, query: Query) -> list[UInt8[np.ndarray, "y x 3"]]:
+    def pictures(self, query: Query) -> list[UInt8[np.ndarray, "_ _ 3"]]:
         """The query as each model's pipeline stores it."""
         kinds = [(side.model.config.resize, side.model.config.shape) for side in self.sides]
         with self.decoding:
