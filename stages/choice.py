@@ -13,6 +13,7 @@ Writes  weights.safetensors, config.json   the chosen model, its last layer in c
 The encoder is a candidate: it is handed out where no other candidate is better, and where no task can be judged.
 """
 
+import csv
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +37,14 @@ from polygrain.selection.candidates import card
 from polygrain.selection.candidates.decision import decide
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.judges import Judge, Settings
-from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, reasons, summary
+from polygrain.selection.candidates.record import (
+    about_layer,
+    about_sides,
+    candidate_rows,
+    neighbour_table,
+    reasons,
+    summary,
+)
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
@@ -178,6 +186,8 @@ def main(
     best = trial.best_of("encoder")
     untrained = build(encoder if best == ENCODER else resolution, best, world, params)
     why = reasons(trial, decision, params)
+    with (views / "recall.csv").open(newline="", encoding="utf-8") as file:
+        why += about_sides(list(csv.DictReader(file)))
     if taken.form.layer == "clusters":
         why.insert(0, about_layer(list(granularities.labels)))
     content = summary(trial, decision.chosen, why, collection)

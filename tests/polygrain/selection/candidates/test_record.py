@@ -5,7 +5,7 @@ import pytest
 
 from polygrain.selection.candidates.decision import Decision, Judged
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.record import about_layer, candidate_rows, neighbour_table, summary
+from polygrain.selection.candidates.record import about_layer, about_sides, candidate_rows, neighbour_table, summary
 from polygrain.selection.candidates.trial import Candidate, Trial
 from polygrain.selection.criterion import Sample
 from polygrain.store.collection import read_tables
@@ -35,6 +35,13 @@ def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial
 
 def test_about_layer__names_the_granularities() -> None:
     assert "2 granularities (size4, k64)" in about_layer(["size4", "k64"])
+
+
+def test_about_sides__both_with_their_recall_where_two_were_tried() -> None:
+    rows = [{"side": "96", "recall": "0.879", "chosen": "0"}, {"side": "144", "recall": "0.861", "chosen": "1"}]
+    (line,) = about_sides(rows)
+    assert all(word in line for word in ("87.9", "96 px", "86.1", ": 144 px is the largest"))
+    assert about_sides(rows[:1]) == []
 
 
 def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -> None:
