@@ -7,8 +7,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import cast
 
 from polygrain.sources import folder
 from polygrain.sources.decode import MOST_BYTES
@@ -127,14 +128,14 @@ def find(path: Path) -> folder.FolderContent:
 
 
 @contextmanager
-def opener(path: Path) -> Iterator[Callable[[str], tuple[int, AbstractContextManager[IO[bytes]]]]]:
+def opener(path: Path) -> Iterator[Callable[[str], tuple[int, AbstractContextManager[BufferedIOBase]]]]:
     """A function that gives the size and the bytes of an image of a folder or zip by its name, without unpacking it."""
     if path.is_dir():
         yield lambda name: ((path / name).stat().st_size, opened_file(path / name))
         return
     named = {PurePosixPath(entry.filename).as_posix(): entry for entry in entries(path)[0]}
     with reading(path) as archive:
-        yield lambda name: (named[name].file_size, archive.open(named[name]))
+        yield lambda name: (named[name].file_size, cast(BufferedIOBase, archive.open(named[name])))
 
 
 def unpack(file: Path, root: Path) -> None:

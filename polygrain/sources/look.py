@@ -51,7 +51,7 @@ def look_through(entries: Iterator[Entry], total: int) -> Look:
 def judged(facts: Iterable[Fact], total: int) -> Look:
     """What is to be said of so many images, of which some were looked at."""
     first: dict[object, str] = {}
-    left_out, shared, wide, opened = Counter[str](), set(), 0, 0
+    left_out, shared, wide, opened = Counter[str](), set[object](), 0, 0
     for class_name, sides, key in facts:
         opened += 1
         if not sides or key in first:
