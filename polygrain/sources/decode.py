@@ -219,8 +219,9 @@ def know_heif() -> None:
 
 def ratio(stream: BufferedIOBase) -> float:
     """The longer side of an image over the shorter, by its header alone; 0 where it has none."""
+    know_heif()
     try:
-        with decoding(), Image.open(stream, formats=FORMATS) as image:
+        with decoding(), Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
             return max(image.size) / min(image.size)
     except Unreadable:
         return 0.0
