@@ -67,5 +67,5 @@ def show(
 
 
 def pixels_of(pixels: arrays.Reader, row: int) -> UInt8[np.ndarray, "y x 3"]:
-    (image,) = pixels[np.array([row])]
+    (image,) = pixels.whole(np.array([row]))
     return image

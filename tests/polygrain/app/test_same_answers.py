@@ -1,5 +1,6 @@
 """One model gives the same answers at every door: gallery, embed, page, exported programs, Python and the report."""
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +23,14 @@ from polygrain.comparing.smoothing import Smoothing
 from polygrain.comparing.smoothing_choice import SETTINGS
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model, load
+from polygrain.sources.decode import know_heif
 from polygrain.store import arrays
+from polygrain.store.collection import read_table
 from stages import evaluation, gallery
-from tests.helpers import small
+from stages import images as images_stage
+from tests.helpers import icc, small
 from tests.helpers.photos import write_fused
+from tests.test_images import PARAMS
 
 TASK, MOST = "dots", 1e-5
 
@@ -54,24 +59,38 @@ class World(NamedTuple):
         return less / np.linalg.norm(less, axis=1, keepdims=True) @ rows.T
 
 
+know_heif()  # for files that Pillow itself writes and opens here
+
+
+def photograph(file: Path, picture: np.ndarray, number: int) -> None:
+    """A square, wide, tall or very wide photograph of the picture, of other colours where `number` is even."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    size = ((96, 96), (160, 96), (96, 250), (400, 96))[number % 4]
+    image = Image.fromarray(picture).resize(size, Image.Resampling.BICUBIC)
+    image.save(file, quality=95, **({} if number % 2 else {"icc_profile": icc.rgb(icc.DISPLAY_P3)}))
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A model with a last layer, behind which rows are linked by what stood in front."""
     data = tmp_path_factory.mktemp("run") / "data"
     images, choice = small.write_images(data / "images"), write_fused(data / "fused")
-    model, generator = load(choice), torch.Generator().manual_seed(0)
-    model.reduce(torch.randn(12, 24, generator=generator), torch.randn(12, generator=generator) / 9)
-    small.write_model(model, data / "choice")
-    small.write_features(data / "features", images)
     photos, rng = data.parent / TASK, np.random.default_rng(5)
     pixels = arrays.open(images / TASK / "pixels.zarr")[:]
-    paths = pq.read_table(images / TASK / "table.parquet")["path"].to_pylist()
-    for path, image in zip(paths, pixels, strict=True):
-        (photos / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(photos / path)
-    queries = [data.parent / f"{label}.png" for label in range(3)]
+    for number, (path, image) in enumerate(zip(read_table(images / TASK)["path"].to_pylist(), pixels, strict=True)):
+        photograph((photos / path).with_suffix((".png", ".heic", ".jpg")[number % 3]), image, number)
+    shutil.rmtree(images / TASK)
+    whole = PARAMS.model_copy(update={"protocol": "collection", "side": small.SIZE, "shape": "whole"})
+    images_stage.main(photos, images / TASK, task=TASK, params=whole, lists=small.lists())
+    model, generator = load(choice), torch.Generator().manual_seed(0)
+    model.config = model.config.model_copy(update={"shape": "whole"})
+    model.reduce(torch.randn(12, 24, generator=generator), torch.randn(12, generator=generator) / 9)
+    small.write_model(model, data / "choice")
+    model = load(data / "choice")
+    small.write_features(data / "features", images)
+    queries = [data.parent / f"{label}{suffix}" for label, suffix in enumerate((".png", ".heic", ".jpg"))]
     for label, file in enumerate(queries):
-        Image.fromarray(small.draw(0, label, rng)).save(file)
+        photograph(file, small.draw(0, label, rng), label + 1)
     mean = tuple((0.4 * model(torch.from_numpy(pixels).movedim(3, 1)).mean(0)).tolist())
     comparison = Comparison(mean, Smoothing(0.9, 5))
     Known({TASK: comparison, "bars": Comparison()}, Comparison(mean)).write(data / "choice")
@@ -114,10 +133,10 @@ def test_page(world: World, made: dict[str, Path], door: str) -> None:
 def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: dict[str, Path], uint8: bool) -> None:
     collection = read(made["gallery"])
     rows, expected = collection.vectors([*range(len(collection))]), world.expected(collection.paths)
-    images = torch.stack([world.model.transform(Image.open(file)) for file in world.queries])
+    images = [world.model.transform(Image.open(file))[None] for file in world.queries]
     program = trace(world.model, uint8, read_known(world.choice).of(TASK).mean).module()
     with torch.inference_mode():
-        asked = program(images if uint8 else images / 255).numpy()
+        asked = np.concatenate([program(image if uint8 else image / 255).numpy() for image in images])
     np.testing.assert_allclose(asked @ rows.T, expected, atol=MOST)
 
 
