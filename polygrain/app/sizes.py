@@ -41,8 +41,8 @@ def heads(task: Folder) -> Iterator[tuple[int, int]]:
     """Width and height of some images; those that cannot be opened, and those of an object store, are passed over."""
     for opened in openers(task):
         try:
-            with opened() as file, decode.bounded(file) as image:
-                yield image.size
+            with opened() as file, decode.bounded(file) as (_, size):
+                yield size
         except (ValueError, OSError):
             continue
 
