@@ -10,22 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-SUFFIXES = (
-    ".jpg",
-    ".jpeg",
-    ".jfif",
-    ".png",
-    ".webp",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".gif",
-    ".avif",
-    ".heic",
-    ".heif",
-    ".hif",
-)
-SUFFIXES += (".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm")
+USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".heic", ".heif", ".hif", ".avif", ".tif", ".tiff", ".bmp", ".gif")
+SUFFIXES = (*USUAL, ".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm")
 # Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
 SYSTEM = {"__macosx", "@eadir", "@__thumb", "@tmp", "temporary items", "system volume information"}
 SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "recycled", "trashbox", "network trash folder"}

@@ -27,7 +27,7 @@ class Unreadable(ValueError):
 def rectangle(image: Image.Image, side: int, shape: Shape = "crop") -> UInt8[np.ndarray, "y x 3"]:
     """An opened image, its shorter side `side` px: the centre square (`crop`), all of it squeezed to one (`squash`), or
     all of it up to 3 to 1, and of a squarish one the centre square (`whole`)."""
-    image = on_white(image)
+    image = on_white(image, side)
     shorter, longer = sorted(image.size)
     if shape == "squash":
         # reducing_gap: a strip, scaled along one axis and then the other, would take gigabytes.

@@ -1,8 +1,12 @@
+import io
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 
+from polygrain.store import colours
 from polygrain.store.colours import on_white
+from tests.helpers import icc
 
 
 def test_on_white__scales_16_bits_and_lays_transparency_on_white():
@@ -42,3 +46,70 @@ def test_on_white__values_are_spread_over_a_narrow_range_and_those_of_other_dept
 def test_on_white__a_photograph_of_8_bits_is_as_it_is():
     fog = Image.fromarray(np.random.default_rng(0).integers(250, 253, (9, 9, 3), np.uint8))
     np.testing.assert_array_equal(on_white(fog), fog)
+
+
+COLOURS = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+P3 = icc.rgb(icc.DISPLAY_P3)
+GREY = icc.profile(b"GRAY", b"XYZ ", {b"kTRC": b"curv" + bytes(4) + (1).to_bytes(4) + (300).to_bytes(2)})
+
+
+def saved(image: Image.Image, kind: str, profile: bytes) -> Image.Image:
+    stream = io.BytesIO()
+    image.save(stream, kind, icc_profile=profile)
+    return Image.open(stream)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "RGBA", "P"])
+@pytest.mark.parametrize(("primaries", "gamma"), [(icc.SRGB, None), (icc.DISPLAY_P3, None), (icc.ADOBE_RGB, icc.GAMMA)])
+def test_on_white__one_picture_in_several_spaces(kind: str, primaries: icc.Primaries, gamma: float | None):
+    image, profile = Image.fromarray(icc.encoded(COLOURS, primaries, gamma)), icc.rgb(primaries, gamma)
+    if kind == "RGBA":
+        image.putalpha(Image.linear_gradient("L").resize(image.size))
+    image = saved(image.quantize(256) if kind == "P" else image, "TIFF" if kind == "TIFF" else "PNG", profile)
+    shown = on_white(image)
+    expected = Image.fromarray(COLOURS)
+    if kind == "RGBA":
+        expected.putalpha(image.getchannel("A"))
+        expected = on_white(expected)
+    assert np.abs(np.asarray(shown, int) - np.asarray(expected)).mean() < 1
+    np.testing.assert_array_equal(on_white(shown), shown)
+
+
+def test_on_white__the_colours_that_inks_have_in_print():
+    nodes = np.random.default_rng(1).integers(20, 236, (2, 2, 2, 2, 3))
+    nodes[0, 0, 0, 0], nodes[1, 1, 1, 1] = 255, 0
+    inks = np.random.default_rng(2).integers(0, 2, (12, 12, 4), np.uint8)
+    image = saved(Image.fromarray(255 * inks, "CMYK"), "TIFF", icc.printed(nodes))
+    expected = nodes[tuple(np.moveaxis(inks, -1, 0))]
+    assert np.abs(np.asarray(on_white(image), int) - expected).max() <= 3
+
+
+@pytest.mark.parametrize("profile", [b"", P3])
+def test_on_white__lab_says_by_itself_what_it_means(profile: bytes):
+    to_lab = ImageCms.buildTransform(ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), "RGB", "LAB")
+    image = saved(to_lab.apply(Image.fromarray(COLOURS)), "TIFF", profile)
+    assert image.mode == "LAB" and np.abs(np.asarray(on_white(image), int) - COLOURS).mean() < 2
+
+
+@pytest.mark.parametrize(
+    "profile", [P3[:1000], P3[:100], b"\xff" * 500, P3 + bytes(4_000_000), GREY, icc.printed(np.ones((2, 2, 2, 2, 3)))]
+)
+def test_on_white__a_profile_that_does_not_fit_is_ignored_and_once_said(profile: bytes, caplog):
+    colours.ignore.cache_clear()
+    for value in range(3):
+        image = saved(Image.fromarray(COLOURS), "TIFF", profile + bytes(value))
+        np.testing.assert_array_equal(on_white(image), COLOURS)
+    assert len(caplog.messages) == 1
+
+
+def test_on_white__grey_values_stay():
+    image = Image.fromarray(COLOURS[..., 0])
+    np.testing.assert_array_equal(np.asarray(on_white(saved(image, "PNG", GREY)))[..., 0], image)
+
+
+def test_on_white__scales_before_colours_where_it_may():
+    large = Image.fromarray(icc.encoded(COLOURS, icc.DISPLAY_P3)).resize((480, 480), Image.Resampling.BICUBIC)
+    large = saved(large, "PNG", P3)
+    whole, scaled = on_white(large), on_white(large, 40)
+    assert whole.size == (480, 480) and scaled.size == (120, 120)
+    assert np.abs(np.asarray(whole.resize(scaled.size), int) - np.asarray(scaled)).mean() < 2
