@@ -151,11 +151,10 @@ def upright(stream: BufferedIOBase, side: int | None = None) -> Image.Image:
 
     Where its sides would be scaled to `side` px or less, a smaller one may be decoded.
     """
-    with decoding(), bounded(stream) as (image, _):
+    with decoding(), bounded(stream) as (image, _), allowance.take(image.width * image.height):
         if side:
             image.draft(None, (side, side))
-        with allowance.take(image.width * image.height):
-            return first_shown(map(on_white, frames(image)))
+        return first_shown(map(on_white, frames(image)))
 
 
 def frames(image: Image.Image) -> Iterator[Image.Image]:
