@@ -206,7 +206,7 @@ class Model(nn.Module):
     def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """The outputs of the last block and those before it, the last first."""
         x = self.network_input(images)
-        if x.shape[2] == x.shape[3] or self.takes_other_sides:
+        if self.takes_other_sides or x.shape[2] == x.shape[3]:
             return engine.outputs_of(self.backbone, self.outputs, x)
         squares = squares_along(x)
         outputs = engine.outputs_of(self.backbone, self.outputs, torch.cat(squares))

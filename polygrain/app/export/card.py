@@ -16,9 +16,21 @@ from polygrain.encoder.model import Model
 from polygrain.encoder.origin import published
 from polygrain.report.visible import visible
 from polygrain.store.reading import reading
+from polygrain.store.rectangle import LONGEST
 
 CARD = Path(__file__).with_name("card.md")
 UNKNOWN = "Not known: the model's folder has no record of it."
+# Lines of the card's code: for models that see images whole, and for programs that take squares of these.
+WHOLE = """\
+    if longer > 1.4 * shorter:  # all of it, up to 3 to 1
+        seen, side = min(longer, 3 * shorter), round({resize} * round(4 * min(longer / shorter, 3)) / 4)
+"""
+SQUARES = """\
+    length = max(pixels.shape[1:])
+    count = -(-length // {size})
+    starts = [round((length - {size}) * i / max(1, count - 1)) for i in range(count)]
+    return np.stack([pixels[:, :, i : i + {size}] if wide else pixels[:, i : i + {size}] for i in starts])"""
+UNIT = "\nembeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)"
 Line = Annotated[str, Field(max_length=2000)]
 Scores = Annotated[dict[Line, dict[Line, float]], Field(max_length=100)]
 
@@ -54,9 +66,20 @@ def read_about(folder: Path) -> About:
     return About(digest(folder), choice, headline or {})
 
 
-def text(model: Model, about: About, differences: dict[str, float], uint8: bool, mean: str = "none is taken") -> str:
-    """The card of a model; `differences[file]` is the largest difference of an exported program to the model."""
+def text(
+    model: Model,
+    about: About,
+    differences: dict[str, float],
+    uint8: bool,
+    mean: str = "none is taken",
+    free: bool = False,
+) -> str:
+    """The card of a model; `differences[file]` is the largest difference of an exported program to the model, `free`
+    whether the programs take rectangles."""
     config, choice = model.config, about.choice
+    size, is_whole = config.size, config.shape == "whole"
+    in_squares = is_whole and not free
+    sides = f"shorter side {size} px, longer side at most {LONGEST * size} px" if free else f"{size} x {size} px"
     learnt = choice.learnt if choice else None
     network = ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
     start = (config.resize - config.size) // 2
@@ -67,8 +90,9 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool,
         name=plain(choice.name) if choice else f"A model of {plain(config.architecture)}",
         dim=model.dim,
         architecture=network + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
-        input=f"{config.size} x {config.size} px, RGB, {kind(uint8)}; normalised inside"
-        + (f", scaled to {config.side} px inside" if config.scaled else ""),
+        input=f"{sides}, RGB, {kind(uint8)}; normalised inside"
+        + (f", scaled to {config.side} px inside" if config.scaled else "")
+        + ("; of a long image squares along it, and the mean of their embeddings" if in_squares else ""),
         adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",
         cost=f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
         + (", two passes: the image and its mirror image" if config.mirrored else ""),
@@ -83,10 +107,15 @@ def text(model: Model, about: About, differences: dict[str, float], uint8: bool,
         else UNKNOWN,
         scores=scored(about.scores) or UNKNOWN,
         why="\n".join(f"- {plain(line)}" for line in choice.why) if choice else UNKNOWN,
-        size=config.size,
         resize=config.resize,
         start=start,
-        stop=start + config.size,
+        stop=config.resize - config.size - start,
+        whole=WHOLE.format(resize=config.resize) if is_whole else "",
+        given="1 x 3 x height x width" if free else f"{'squares' if in_squares else 1} x 3 x {size} x {size}",
+        batch=SQUARES.format(size=size) if in_squares else "    return pixels[None]",
+        together="squares of one image each" if in_squares else "of one size: np.concatenate makes a quicker batch",
+        one=".mean(0)" if in_squares else "[0]",
+        unit=UNIT if in_squares else "",
         kind=kind(uint8),
         scale="" if uint8 else " / np.float32(255)",
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from polygrain.app.export import card
 from polygrain.app.export.agreement import difference, onnx_runner, require_agreement, torch_runner
-from polygrain.app.export.program import ONNX, TORCH, trace, write_onnx, write_torch
+from polygrain.app.export.program import ONNX, TORCH, has_free_sides, trace, write_onnx, write_torch
 from polygrain.comparing import known
 from polygrain.comparing.comparison import Comparison
 from polygrain.encoder import load
@@ -63,13 +63,13 @@ def write(folder: Path, output: Path, uint8: bool = False, task: str | None = No
     about = card.read_about(folder)
     with outputs.folder(output) as made:
         program = trace(model, uint8, comparison.mean)
-        differences = {}
+        differences, free = {}, has_free_sides(program)
         for name, write_program, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
             write_program(program, made / name)
-            differences[name] = difference(model, runner(made / name), uint8, comparison)
+            differences[name] = difference(model, runner(made / name), uint8, comparison, free)
             require_agreement(name, differences[name])
             size = sum(file.stat().st_size for file in made.glob(f"{name}*"))
             yield Written(name, size, differences[name])
         (made / CARD).write_text(
-            card.text(model, about, differences, uint8, mean_words(comparison, task)), encoding="utf-8"
+            card.text(model, about, differences, uint8, mean_words(comparison, task), free), encoding="utf-8"
         )

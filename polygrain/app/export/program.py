@@ -1,9 +1,13 @@
 """A model as one graph of plain operators, images in, embeddings out: for torch.export and for ONNX."""
 
+import contextlib
+import functools
+import logging
 import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import torch
 from jaxtyping import Float, Num
@@ -13,56 +17,146 @@ from torch.export import Dim, ExportedProgram
 from polygrain.compute.errors import first_line
 from polygrain.encoder import Model
 from polygrain.encoder.config import Interpolation
+from polygrain.encoder.networks import patch_side
 from polygrain.encoder.prepare import settle
+from polygrain.store.rectangle import LONGEST
 
+log = logging.getLogger(__name__)
 TORCH, ONNX = "model.pt2", "model.onnx"
 INPUT, OUTPUT = "images", "embeddings"
+FREE = {2: "height", 3: "width"}
+
+
+class Seen(Model):
+    """A model behind the scaling of its input."""
+
+    def network_input(self, images: Float[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch 3 y x"]:
+        return (images - self.mean) / self.std
 
 
 class Program(nn.Module):
-    """The model's forward, its input scaled by two matrices, since ONNX has no scaling with antialiasing, and the mean
-    of a collection taken from its embeddings."""
+    """The model's forward, and the mean of a collection taken from its embeddings; `free`: of any height and width.
 
-    def __init__(self, model: Model, mean: Sequence[float] = ()) -> None:
+    It scales by matrices, since ONNX has no scaling with antialiasing that is torch's.
+    """
+
+    def __init__(self, model: Model, mean: Sequence[float] = (), free: bool = False) -> None:
         super().__init__()
         self.register_buffer("collection", torch.tensor(mean) if mean else None)
-        config = model.config
-        side = config.side
-        self.register_buffer("scaling", scaling(config.size, side, config.interpolation) if config.scaled else None)
-        self.model = Model(config.model_copy(update={"size": side, "resize": side, "scaled": None}))
+        self.config = model.config
+        side, shape = self.config.side, "whole" if free else "crop"
+        self.model = Seen(self.config.model_copy(update={"size": side, "resize": side, "scaled": None, "shape": shape}))
         self.model.load_state_dict(model.state_dict())
         for copy, layer in zip(self.model.adaptors, model.adaptors, strict=True):
             copy.masked.copy_(layer.masked)
-        if config.kwargs.get("img_size", side) != side and hasattr(self.model.backbone, "set_input_size"):
-            self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
+        if not free and self.config.kwargs.get("img_size", side) != side:
+            if hasattr(self.model.backbone, "set_input_size"):
+                self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
         settle(self.model)
+        if free:
+            free_pads(self.model)
+        self.step = patch_side(self.model.backbone) if free else 1
         self.requires_grad_(False).eval()
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         x = images.float() / 255 if images.dtype == torch.uint8 else images
-        if self.scaling is not None:
-            x = (self.scaling @ x @ self.scaling.T).clamp(0, 1)
+        if self.config.scaled or self.step > 1:
+            # Without a branch: the shorter side is `size` px, and so it comes to `side`.
+            unit = self.config.size * self.step
+            size = [self.step * ((2 * self.config.side * length + unit) // (2 * unit)) for length in x.shape[2:]]
+            x = scaled(x, size, self.config.interpolation).clamp(0, 1)
         embeddings = self.model(x)
         if self.collection is None:
             return embeddings
         return nn.functional.normalize(embeddings - self.collection, dim=1)
 
 
-def scaling(size: int, side: int, mode: Interpolation = "bicubic") -> Float[Tensor, "side size"]:
-    """The matrix that scales a column of `size` pixels to `side`, as the model scales its input."""
-    columns = torch.eye(size)[None, None]
-    return nn.functional.interpolate(columns, (side, size), mode=mode, antialias=True, align_corners=False)[0, 0]
+def scaled(
+    x: Float[Tensor, "batch channel y x"], size: Sequence[int], mode: Interpolation = "bicubic", **_: object
+) -> Float[Tensor, "batch channel height width"]:
+    """Images or maps as torch's `interpolate` scales them with antialiasing."""
+    rows, columns = (scaling(given, wanted, mode) for given, wanted in zip(x.shape[2:], size, strict=True))
+    return rows @ x @ columns.T
+
+
+def scaling(given: int, wanted: int, mode: Interpolation = "bicubic") -> Float[Tensor, "wanted given"]:
+    """The matrix that scales a column of pixels; in operators alone, for lengths that a trace does not know."""
+    ratio = torch.ones(given).sum() / torch.ones(wanted).sum()
+    centres = (torch.arange(wanted) + 0.5) * ratio
+    away = ((torch.arange(given) + 0.5 - centres[:, None]) / ratio.clamp(min=1)).abs()
+    if mode == "bilinear":
+        weights = (1 - away).clamp(min=0)
+    else:
+        near, far = (1.5 * away - 2.5) * away * away + 1, ((2.5 - 0.5 * away) * away - 4) * away + 2
+        weights = torch.where(away < 1, near, torch.where(away < 2, far, 0.0))
+    return weights / weights.sum(1, keepdim=True)
+
+
+def free_pads(network: nn.Module) -> None:
+    """Lets strided convolutions of TensorFlow's padding, which timm computes in Python, take sides of any length."""
+    from timm.layers import Conv2dSame
+
+    for module in network.modules():
+        if type(module) is Conv2dSame and all(pad >= 0 for pad in least_pads(module)):
+            module.forward = functools.partial(convolve, module)
+
+
+def least_pads(convolution: nn.Conv2d) -> list[int]:
+    """Of width and height, where the stride divides them."""
+    sizes = zip(convolution.kernel_size, convolution.stride, convolution.dilation, strict=True)
+    return [(kernel - 1) * dilation + 1 - stride for kernel, stride, dilation in sizes][::-1]
+
+
+def convolve(convolution: nn.Conv2d, x: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch out height width"]:
+    pads = []
+    for length, stride, least in zip(x.shape[:1:-1], convolution.stride[::-1], least_pads(convolution), strict=True):
+        pad = least + -length % stride
+        pads += [pad // 2, pad - pad // 2]
+    return nn.Conv2d.forward(convolution, nn.functional.pad(x, pads))
 
 
 def trace(model: Model, uint8: bool, mean: Sequence[float] = ()) -> ExportedProgram:
-    """The program of a model for any number of images: uint8, or float32 in 0..1; `mean` of their collection."""
-    example = torch.zeros(2, 3, model.config.size, model.config.size, dtype=torch.uint8 if uint8 else torch.float32)
+    """The program of a model for any number of images: uint8, or float32 in 0..1; `mean` of their collection.
+
+    Of a model that sees images whole it takes rectangles, where the network and torch allow it.
+    """
+    config = model.config
+    if config.shape == "whole" and model.takes_other_sides:
+        try:
+            return traced(model, uint8, mean, free=True)
+        except Exception as error:  # torch raises a dozen kinds
+            log.warning("%s is exported for squares alone (%s)", config.architecture, first_line(error))
     try:
-        return torch.export.export(Program(model, mean), (example,), dynamic_shapes=({0: Dim("batch")},))
-    except Exception as error:  # torch raises a dozen kinds, and all mean that it cannot export this network
+        return traced(model, uint8, mean, free=False)
+    except Exception as error:  # and all mean that it cannot export this network
         raise ValueError(
-            f"torch cannot export {model.config.architecture!r} ({first_line(error)}); `polygrain embed` still works"
+            f"torch cannot export {config.architecture!r} ({first_line(error)}); `polygrain embed` still works"
         ) from error
+
+
+def traced(model: Model, uint8: bool, mean: Sequence[float], free: bool) -> ExportedProgram:
+    side, kind = model.config.size, torch.uint8 if uint8 else torch.float32
+    axes = {0: Dim("batch")}
+    if free:
+        axes |= {axis: Dim(name, min=side, max=LONGEST * side) for axis, name in FREE.items()}
+    example = torch.zeros(2, 3, side, 2 * side if free else side, dtype=kind)
+    # Networks scale their position embeddings by torch's own function.
+    with mock.patch.object(nn.functional, "interpolate", scaled) if free else contextlib.nullcontext():
+        program = torch.export.export(
+            Program(model, mean, free),
+            (example,),
+            dynamic_shapes=(axes,),
+            prefer_deferred_runtime_asserts_over_guards=free,
+        )
+    if free:
+        program.module()(example[..., :side])  # some networks assert that it is no square
+    return program
+
+
+def has_free_sides(program: ExportedProgram) -> bool:
+    """Whether it takes rectangles."""
+    (images,) = (node for node in program.graph.nodes if node.name == INPUT)
+    return isinstance(images.meta["val"].shape[2], torch.SymInt)
 
 
 def write_torch(program: ExportedProgram, file: Path) -> None:
@@ -83,7 +177,8 @@ def require_no_pickle(file: Path) -> None:
 
 def write_onnx(program: ExportedProgram, file: Path) -> None:
     """Weights and graph in one file; beyond ONNX's 2 GB the weights are in a second file."""
-    names = {"input_names": [INPUT], "output_names": [OUTPUT], "dynamic_shapes": {INPUT: {0: "batch"}}}
+    axes = {0: "batch"} | (FREE if has_free_sides(program) else {})
+    names = {"input_names": [INPUT], "output_names": [OUTPUT], "dynamic_shapes": {INPUT: axes}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about its own libraries
         try:

@@ -7,6 +7,7 @@ from ruamel.yaml import YAML
 
 from polygrain.app.export import card
 from polygrain.encoder.config import Config
+from polygrain.encoder.model import squares_along
 from tests.helpers.small import Model, adapted, write_encoder, write_model
 
 DIFFERENCES = {"model.pt2": 0.0, "model.onnx": 1.5e-7}
@@ -30,12 +31,32 @@ def test_text__of_a_bare_model_says_what_is_not_known(tmp_path, uint8, words):
 @pytest.mark.parametrize("ink", [0, 234, 236])
 def test_text__its_code_prepares_a_sign_on_nothing_as_the_pipeline_does(tmp_path, ink):
     model = Model(Config(architecture="resnet10t", size=32, resize=32, mean=(0.5,) * 3, std=(0.5,) * 3))
-    code = card.text(model, card.About("0", None, {}), DIFFERENCES, True).partition("```python\n")[2]
-    exec(code.partition("\n\n\nfiles = ")[0], names := {})
+    prepare = prepared_by(card.text(model, card.About("0", None, {}), DIFFERENCES, True))
     image = Image.new("RGBA", (60, 40), (255 - ink, 0, 0, 0))
     image.paste((ink, ink, ink, 255), (25, 5, 35, 30))
     image.save(tmp_path / "sign.png")
-    np.testing.assert_array_equal(names["prepare"](tmp_path / "sign.png"), model.transform(image))
+    np.testing.assert_array_equal(prepare(tmp_path / "sign.png"), model.transform(image)[None])
+
+
+def prepared_by(text):
+    """The function of a card's code."""
+    exec(text.partition("```python\n")[2].partition("\n\n\nfiles = ")[0], names := {})
+    return names["prepare"]
+
+
+@pytest.mark.parametrize("size", [(60, 60), (70, 50), (71, 50), (75, 50), (50, 112), (90, 270), (400, 50), (1, 900)])
+def test_text__its_code_prepares_wide_and_tall_images_as_the_pipeline_does(tmp_path, size):
+    whole = Config(architecture="resnet10t", size=32, resize=37, shape="whole", mean=(0.5,) * 3, std=(0.5,) * 3)
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), dtype=np.uint8))
+    image.save(tmp_path / "image.png")
+    for shape in ("whole", "crop"):
+        model = Model(whole.model_copy(update={"shape": shape}))
+        about, seen = card.About("0", None, {}), model.transform(image)[None]
+        prepare = prepared_by(card.text(model, about, DIFFERENCES, True, free=shape == "whole"))
+        np.testing.assert_array_equal(prepare(tmp_path / "image.png"), seen)
+        prepare = prepared_by(card.text(model, about, DIFFERENCES, True))
+        squares = squares_along(seen) if shape == "whole" else [seen]
+        np.testing.assert_array_equal(prepare(tmp_path / "image.png"), np.concatenate(squares))
 
 
 def test_text__names_the_published_weights_it_came_from(tmp_path):
