@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture", "toy"}
-LONG = {"gain", "kill_matrix", "regimes"}
+LONG = {"gain", "kill_matrix", "ladder", "regimes"}
 
 
 def run(module: str, words: list[str]) -> int:

@@ -11,7 +11,7 @@ from polygrain.encoder.model import Model
 TIMED = 3
 LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
-VIEWS = 5  # of each, at its own side and at the chosen one
+VIEWS = 5  # of each, at its own side and at the chosen one, if that is another
 LOOKS = 6.5  # passes for what the reference sees of each: the chosen side and 1.5 times it, with the mirror images
 CLUSTERED = 20_000  # training images, at most, that each trained candidate embeds for its last layer
 GAIN = 0.8  # share of a thread that is of use
@@ -48,9 +48,9 @@ def pass_time(config: Config) -> float:
 
 def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:
     """Passes of the encoder at its own side, where the chosen side costs `cost` of them; 0 `ks` train nothing."""
-    sample = min(tasks * SAMPLE, train)
-    compared = sample * (VIEWS * (1 + cost) + LOOKS * cost)
-    embedded = images * (1 + cost)  # the row `encoder`, and the features, from which all else follows
+    sample, sides = min(tasks * SAMPLE, train), cost + (cost > 1)
+    compared = sample * (VIEWS * sides + LOOKS * cost)
+    embedded = images * sides  # the row `encoder`, and the features, from which all else follows
     if not ks:
         return compared + embedded
     # Each trained model is compared and evaluated; the one that is chosen is fitted, evaluated and searched, too.

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,8 @@ LITE0 = Settings({"architecture": "tf_efficientnet_lite0.in1k"}, 224, 224, 1)
 
 
 def told(request: Request, settings: Settings, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where the run takes so long, and a pass of the best one twice as long."""
+    """Where the run takes so long for each pass of the model."""
     monkeypatch.setattr(installed, "file_of", lambda name: Path("w.pth"))
-    monkeypatch.setattr(ways, "values_of", lambda request: ({}, None))
-    monkeypatch.setattr(ways, "settings_of", lambda *_: (Settings({}, 260, 260, 1), []))
-    monkeypatch.setattr(ways, "pass_time", lambda config: 2.0)
     return list(ways.ways(request, settings, 1.0, lambda each, cost: 3600.0 * hours * each * cost))
 
 
@@ -22,6 +20,8 @@ def told(request: Request, settings: Settings, hours: float, monkeypatch: pytest
 def test_ways__quick_default_and_best_take_more_and_find_more(monkeypatch, shorter):
     _, *lines = told(Request(shorter=shorter), LITE0._replace(side=160 if shorter else 224), 0.4, monkeypatch)
     assert [line.split()[0] for line in lines] == ["quick,", "default,", "best,"]
+    minutes = [int(re.search(r"about (\d+) minutes", line)[1]) for line in lines]
+    assert minutes == sorted(minutes)
     right = [int(line.rpartition(", ")[2]) for line in lines if ", " in line.rpartition(":")[2]]
     assert right == sorted(right)
 
