@@ -1,14 +1,13 @@
 """`polygrain new`: a profile for one's own images, and for any encoder."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from polygrain.config.folders import Folder
     from polygrain.config.new import Suited
+    from polygrain.sources.look import Sizes
 
 EPOCHS = 6  # of the adaptors in config/photographs.yaml
 NUMBERS = "three numbers, or one for all channels"
@@ -77,21 +76,19 @@ def new(
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()
 
-    def suit(images: int, trained_on: int, tasks: "Sequence[Folder]", sets: int) -> "Suited":
+    def suit(images: int, trained_on: int, tasks: int, sets: int, sizes: "Sizes") -> "Suited":
         """Loads torch and timm, which takes longer than all checks before it."""
         from polygrain.app.encoder import better, choose, config_of, teacher_of
         from polygrain.app.estimate import pass_time, passes, shown
-        from polygrain.app.sizes import sizes_of
         from polygrain.app.ways import ways
 
-        sizes = sizes_of(tasks)
         wanted = request._replace(shorter=sizes.shorter)
         settings, why = choose(wanted)
         teachers = dict(teacher_of(text, wanted) for text in teacher or [])
         why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
 
         def seconds(each: float, cost: float, ks: int = sets) -> float:
-            return sizes.seen * each * passes(images, trained_on, len(tasks), ks, cost, EPOCHS)
+            return sizes.seen * each * passes(images, trained_on, tasks, ks, cost, EPOCHS)
 
         each = pass_time(config_of(settings, root))
         first, other = (shown(seconds(each, settings.cost, ks)) for ks in (sets, 0 if sets else 3))

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from polygrain.sources import archive, folder
-from polygrain.sources.look import judged, look_at, look_through
+from polygrain.sources.look import Look, judged, look_at, look_through
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.parquet import holds_embeddings
 
@@ -92,17 +92,18 @@ def found(path: Path, listing: Listing | None) -> Folder:
     return Folder("folder", path, classes, left_out, folder.described(images))
 
 
-def losses(task: Folder) -> list[str]:
-    """What a run will leave out and what will cost more, as far as a look at the files tells, a sentence each."""
+def look(task: Folder) -> Look:
+    """A look at the files, its lines with all that a run will leave out."""
     count, path = sum(task.classes.values()), Path(task.path)
     if task.source == "folder":
-        seen, lines = look_at(path, archive.find(path).images)
+        seen = look_at(path, archive.find(path).images)
     elif task.source == "remote":
-        seen, lines = judged([], count)
+        seen = judged([], count)
     else:
-        seen, lines = look_through(stream.find(path, task.source, task.files).entries(), count)
-    left_out = Counter(task.left_out) + seen
-    return [folder.reasons(left_out, count + sum(task.left_out.values())), *lines] if left_out else lines
+        seen = look_through(stream.find(path, task.source, task.files).entries(), count)
+    left_out = Counter(task.left_out) + seen.left_out
+    reasons = [folder.reasons(left_out, count + sum(task.left_out.values()))] if left_out else []
+    return seen._replace(lines=reasons + seen.lines)
 
 
 def find_stream(path: Path, listing: Listing | None) -> Folder | None:

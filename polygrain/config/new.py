@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, examine, losses, task_names
+from polygrain.config.folders import Folder, examine, look, task_names
+from polygrain.sources.look import Sizes, sizes_of
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
@@ -118,14 +119,14 @@ def create(
     name: str,
     images: Sequence[Path | str],
     train: bool = False,
-    suit: Callable[[int, int, Sequence[Folder], int], Suited] = lambda *_: Suited(),
+    suit: Callable[[int, int, int, int, Sizes], Suited] = lambda *_: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images` are what `folders.examine` takes. `suit` is given the numbers of images and of those that train, the tasks,
-    and the number of adaptor sets, after all words here were checked. `alike`: about how many images show the same
-    thing, of all tasks or of each. ValueError says which word is wrong.
+    `images` are what `folders.examine` takes. `suit` is given the numbers of images, of those that train, of tasks and
+    of adaptor sets, and the sizes of images, after all words here were checked. `alike`: about how many images show the
+    same thing, of all tasks or of each. ValueError says which word is wrong.
     """
     profile = free(root, name)
     if len(alike) not in (0, 1, len(images)):
@@ -141,7 +142,8 @@ def create(
     if train_images < 2:
         raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
     count = sum(sum(task.classes.values()) for task in tasks.values())
-    suited = suit(count, train_images, [*tasks.values()], len(trained))
+    looks = {task: look(folder) for task, folder in tasks.items()}
+    suited = suit(count, train_images, len(tasks), len(trained), sizes_of(looks.values()))
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():
@@ -165,13 +167,8 @@ def create(
         lines.append("no network trains: the clusters give the last layer in closed form")
     if not alike:
         lines.append(QUESTION)
-    lost = [f"{task}: {line}" for task, folder in tasks.items() for line in losses(folder)]
-    return [
-        *lines,
-        *suited.why,
-        *lost,
-        f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}",
-    ]
+    lines += [*suited.why, *(f"{task}: {line}" for task, seen in looks.items() for line in seen.lines)]
+    return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
 
 
 def free(root: Path, name: str) -> Path:

@@ -216,14 +216,14 @@ def know_heif() -> None:
     pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
 
 
-def ratio(stream: BufferedIOBase) -> float:
-    """The longer side of an image over the shorter, by its header alone; 0 where it has none."""
+def sides_of(stream: BufferedIOBase) -> tuple[int, int]:
+    """The shorter and the longer side of an image, by its header alone; zeros where it has none."""
     know_heif()
     try:
         with decoding(), Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
-            return max(image.size) / min(image.size)
+            return min(image.size), max(image.size)
     except Unreadable:
-        return 0.0
+        return 0, 0
 
 
 def count_scans(stream: BufferedIOBase) -> int:

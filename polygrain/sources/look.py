@@ -1,4 +1,4 @@
-"""What sizes and first bytes of images tell before a run: which are damaged or copied, and how many are wide."""
+"""What sizes and first bytes of images tell before a run: which are damaged or copied, how large and wide they are."""
 
 import hashlib
 from collections import Counter
@@ -7,18 +7,48 @@ from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from polygrain.sources import archive
-from polygrain.sources.decode import ratio, reading
+from polygrain.sources.decode import reading, sides_of
 from polygrain.sources.streams.entry import Entry
+from polygrain.store.rectangle import LONGEST, SQUARISH
 
-WIDE = 1.4  # longer side over shorter: up to it the centre square is seen
 MOST, MOST_STREAMED = 10_000, 1_000  # images that are opened; those of a stream are read whole
 HEAD = 4096  # bytes by which files of one size are compared before all of them are
 AT_ONCE = 16  # over a network each file is waited for
 
-Fact = tuple[str, float, object]  # class of an image, longer side over shorter, and a key that its copies have, too
-Look = tuple[Counter[str], list[str]]  # what a run will leave out, by reason, and what else is to be said of the images
+Fact = tuple[str, tuple[int, int], object]  # class of an image, shorter and longer side, a key that copies have, too
+
+
+class Look(NamedTuple):
+    """What a run will leave out, by reason, what else is to be said, and the shorter and longer sides of the images."""
+
+    left_out: Counter[str]
+    lines: list[str]
+    sides: list[tuple[int, int]]
+
+
+class Sizes(NamedTuple):
+    """`shorter`: the median shorter side, px, in the task where it is largest; None where no image was opened.
+
+    `seen`: what the encoder sees of an image, in squares of its side.
+    """
+
+    shorter: int | None = None
+    seen: float = 1.0
+
+
+def sizes_of(looks: Iterable[Look]) -> Sizes:
+    """The sizes of the images of all tasks."""
+    found = [np.array(look.sides) for look in looks if look.sides]
+    if not found:
+        return Sizes()
+    ratios = np.concatenate([sides[:, 1] / sides[:, 0] for sides in found])
+    seen = np.where(ratios > SQUARISH, np.minimum(ratios, LONGEST), 1)
+    return Sizes(int(max(np.median(sides[:, 0]) for sides in found)), float(seen.mean()))
 
 
 def look_at(path: Path, images: Mapping[str, str]) -> Look:
@@ -29,7 +59,7 @@ def look_at(path: Path, images: Mapping[str, str]) -> Look:
         def fact(name: str) -> Fact:
             size, file = opened(name)
             with reading(name), file as stream:
-                return images[name], ratio(stream), (size, stream.seek(0), stream.read(HEAD))
+                return images[name], sides_of(stream), (size, stream.seek(0), stream.read(HEAD))
 
         def whole(name: str) -> bytes:
             with reading(name), opened(name)[1] as stream:
@@ -45,25 +75,26 @@ def look_through(entries: Iterator[Entry], total: int) -> Look:
     """A look at the first images of a stream."""
     contents = ((entry, entry.content) for entry in islice(entries, MOST_STREAMED))
     read = ((entry.class_name, content) for entry, content in contents if isinstance(content, bytes))
-    return judged(((name, ratio(BytesIO(held)), hashlib.sha256(held).digest()) for name, held in read), total)
+    return judged(((name, sides_of(BytesIO(held)), hashlib.sha256(held).digest()) for name, held in read), total)
 
 
 def judged(facts: Iterable[Fact], total: int) -> Look:
     """What is to be said of so many images, of which some were looked at."""
     first: dict[object, str] = {}
-    left_out, shared, wide, opened = Counter[str](), set[object](), 0, 0
+    left_out, shared, kept, opened = Counter[str](), set[object](), [], 0
     for class_name, sides, key in facts:
         opened += 1
-        if not sides or key in first:
-            left_out["copied" if sides else "damaged"] += 1
-            shared |= {key} if sides and first[key] != class_name else set()
+        if not all(sides) or key in first:
+            left_out["copied" if all(sides) else "damaged"] += 1
+            shared |= {key} if all(sides) and first[key] != class_name else set()
         else:
             first[key] = class_name
-            wide += sides > WIDE
+            kept.append(sides)
+    wide = sum(longer > SQUARISH * shorter for shorter, longer in kept)
     lines = {
-        f"{wide} of {opened} images are longer than {WIDE} to 1, and cost more time": wide,
+        f"{wide} of {opened} images are longer than {SQUARISH} to 1, and cost more time": wide,
         f"{len(shared)} pictures are in two classes: each counts in the first of them only": shared,
         f"{total - opened} images were not opened: only the run tells which are damaged, copied or wide": total
         - opened,
     }
-    return left_out, [line for line, count in lines.items() if count]
+    return Look(left_out, [line for line, count in lines.items() if count], kept)

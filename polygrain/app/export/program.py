@@ -49,9 +49,9 @@ class Program(nn.Module):
         self.model.load_state_dict(model.state_dict())
         for copy, layer in zip(self.model.adaptors, model.adaptors, strict=True):
             copy.masked.copy_(layer.masked)
-        if not free and self.config.kwargs.get("img_size", side) != side:
-            if hasattr(self.model.backbone, "set_input_size"):
-                self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
+        other = not free and self.config.kwargs.get("img_size", side) != side
+        if other and hasattr(self.model.backbone, "set_input_size"):
+            self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
         settle(self.model)
         if free:
             free_pads(self.model)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.config.folders import Folder, examine, losses, task_names
-from polygrain.sources import look
+from polygrain.config.folders import Folder, examine, look, task_names
+from polygrain.sources import look as looking
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.place import File, Location
 from polygrain.store import embeddings
@@ -34,7 +34,9 @@ def test_examine__counts_what_has_the_name_of_an_image(tmp_path):
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
     splits = examine(str(paint(tmp_path / "splits", "train/1.png", "test/2.png")))
     assert splits.classes == {"": 2} and "; not taken for classes: test, train" in splits.describe()
-    assert flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on" and losses(flat) == []
+    assert (
+        flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on" and look(flat).lines == []
+    )
 
 
 def test_unmeasured__says_what_too_few_images_leave_open():
@@ -71,21 +73,21 @@ def lossy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_losses__by_reason_and_what_costs_more(lossy, tmp_path, is_packed):
+def test_look__by_reason_and_what_costs_more(lossy, tmp_path, is_packed):
     given = Path(shutil.make_archive(str(tmp_path / "raw"), "zip", lossy)) if is_packed else lossy
     found = examine(str(given))
     assert found.classes == {"a": 13, "b": 14}
-    assert losses(found) == [
+    assert look(found).lines == [
         "8 of 30 left out: 3 copied, 2 .psd, 2 damaged, 1 .txt",
         "2 of 27 images are longer than 1.4 to 1, and cost more time",
         "2 pictures are in two classes: each counts in the first of them only",
     ]
 
 
-def test_losses__a_stream_is_opened_in_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(look, "MOST_STREAMED", 9)
+def test_look__a_stream_is_opened_in_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(looking, "MOST_STREAMED", 9)
     members = [(f"{i}.png", streams.png(i % 8)) for i in range(12)]
-    lines = losses(examine(str(streams.tar(tmp_path / "x.tar", *members, ("x.psd", b"8BPS")))))
+    lines = look(examine(str(streams.tar(tmp_path / "x.tar", *members, ("x.psd", b"8BPS"))))).lines
     assert lines[0] == "2 of 13 left out: 1 .psd, 1 copied" and lines[1].startswith("8 of 9 images are longer")
     assert lines[2].startswith("3 images were not opened") and len(lines) == 3
 
