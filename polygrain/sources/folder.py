@@ -1,17 +1,22 @@
 """The images of a folder, zip or object store, by their names: `<class>/.../<image>` (labelled) or `<image>` (flat)."""
 
 import errno
+import mimetypes
 import os
 import re
 import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 USUAL = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".heic", ".heif", ".hif", ".avif", ".tif", ".tiff", ".bmp", ".gif")
 SUFFIXES = (*USUAL, ".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm")
+# Of names that say nothing, the first bytes decide; these are copies and previews of others.
+BEGINNINGS = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8[79]a|RIFF....WEBP|....ftyp(hei[cx]|avif)", re.DOTALL)
+COPIES = {".bak", ".old", ".orig", ".part", ".thm", ".tmp"}
 # Folders that a system lays beside images: previews, deleted files, snapshots. Hidden ones have a dot before them.
 SYSTEM = {"__macosx", "@eadir", "@__thumb", "@tmp", "temporary items", "system volume information"}
 SYSTEM |= {"#recycle", "@recycle", "$recycle.bin", "recycler", "recycled", "trashbox", "network trash folder"}
@@ -21,6 +26,7 @@ NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d+))*|imgs?|j
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)  # of a link; the machine's errors are others
 NO_IMAGE = "not an image"
 SHOWN, REASONS = 3, 8
+known_types = cache(mimetypes.MimeTypes)  # Python's own: those of the machine differ
 
 
 class FolderContent(NamedTuple):
@@ -128,6 +134,8 @@ def walk(root: Path, tracked: bool = False) -> tuple[list[str], dict[str, str]]:
                 require_kept(entry)
                 if reason and is_folder and not is_link:
                     require_followed(Path(entry))
+            if reason == NO_IMAGE and not is_link and not unfollowed(entry) and begins_as_image(entry):
+                reason = None
             if not reason and is_link and os.path.commonpath([home, target]) != home:
                 reason = "link leads outside the folder"
             if reason := reason or (None if is_folder else unfollowed(entry)):
@@ -146,6 +154,16 @@ def unread(path: str, is_folder: bool = False) -> str | None:
     if is_hidden(path):
         return "hidden"
     return None if is_folder or PurePosixPath(path).suffix.lower() in SUFFIXES else NO_IMAGE
+
+
+def begins_as_image(file: os.DirEntry[str]) -> bool:
+    """Whether a file whose name does not say what it is begins as images do; others are not opened."""
+    suffix = PurePosixPath(file.name).suffix.lower()
+    kind = known_types().guess_type(file.name)[0] or "image/unknown"
+    if suffix in COPIES or not (suffix[1:] or "a").isalnum() or not kind.startswith("image/"):
+        return False
+    with open(file, "rb") as stream:
+        return BEGINNINGS.match(stream.read(12)) is not None
 
 
 def is_hidden(path: str) -> bool:

@@ -98,6 +98,26 @@ def test_walk__an_error_of_the_machine_is_no_property_of_a_link(tmp_path: Path, 
         folder.walk(tmp_path)
 
 
+def test_walk__names_that_say_nothing_are_known_by_their_first_bytes(tmp_path: Path) -> None:
+    jpeg, webp = b"\xff\xd8\xff\xe0" + bytes(20), b"RIFF\1\1\1\1WEBPVP8 "
+    images = {"1": jpeg, "2.large": b"\x89PNG\r\n\x1a\n", "3.2024": webp, "4.HEIC": jpeg, "5.jpe": jpeg, "6.gif": b"x"}
+    others = {
+        "1.jpg_original": jpeg,
+        "1.jpg~": jpeg,
+        "1.bak": jpeg,
+        "1.THM": jpeg,
+        "a.json": jpeg,
+        "b.xmp": b"<x>",
+        "c": b"",
+    }
+    for name, content in (images | others).items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "link").symlink_to(__file__)
+    os.mkfifo(tmp_path / "pipe")
+    found, rejected = folder.walk(tmp_path)
+    assert found == sorted(images) and rejected == dict.fromkeys(sorted([*others, "link", "pipe"]), "not an image")
+
+
 def test_walk__asks_for_links_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path, *(f"{i % 3}/{i}.jpg" for i in range(60)))
     (tmp_path / "1/link.jpg").symlink_to("1.jpg")
