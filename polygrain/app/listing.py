@@ -28,12 +28,12 @@ class Listing(NamedTuple):
     rejected: dict[str, str]
 
     def states(self) -> list[str]:
-        """Size and times of each file (`cp -p` keeps all but the last), or the error that hides them."""
+        """Size, times and inode of each file (`cp -p` keeps the first two), or the error that hides them."""
         states = []
         for path in self.paths:
             try:
                 status = os.stat(self.root / path)
-                states.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}")
+                states.append(f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
             except OSError as error:
                 states.append(str(error.errno))
         return states

@@ -212,7 +212,7 @@ def test_write__same_bytes_are_not_embedded_again(fused, photos, tmp_path, many,
     elif change == "touched":
         for file in photos.rglob("*.png"):
             os.utime(file, (1e9, 1e9))
-    else:  # whose states had no time of the inode's change
+    else:  # whose states had no inode
         table = pq.read_table(output)
         states = [state.rpartition(" ")[0] for state in table["state"].to_pylist()]
         pq.write_table(table.set_column(2, "state", [states]), output)
