@@ -24,7 +24,7 @@ PARAMS = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 SHARED = {
     "compute": (),
     "store": ("compute",),
-    "sources": ("store",),
+    "sources": ("compute", "store"),
     "config": ("sources", "store"),
     "runner": ("compute", "config", "store"),
     "clustering": ("compute",),

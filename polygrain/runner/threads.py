@@ -1,16 +1,12 @@
 """How the threads of libraries share the cores: variables that libraries read when they are loaded."""
 
 import os
-import sys
+
+from polygrain.compute.cores import cores
 
 # How long a thread spins before it sleeps, as in stages/run: .3 ms in libgomp (torch, faiss, scikit-learn), .4 in
 # OpenBLAS (numpy, scipy). By themselves they spin for 6 and 60 or more, on cores that others need.
 WAITS = {"GOMP_SPINCOUNT": "10000", "OPENBLAS_THREAD_TIMEOUT": "20"}
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def variables(jobs: int = 1) -> dict[str, str]:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from io import BufferedIOBase
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import ExifTags, Image, JpegImagePlugin, TiffImagePlugin, UnidentifiedImageError
 
+from polygrain.compute.cores import cores
 from polygrain.store.colours import on_white
 from polygrain.store.rectangle import Shape, Unreadable, rectangle
 
@@ -32,6 +34,8 @@ MOST_PIXELS = 89_000_000  # that are decoded
 MOST_SCANS = 100
 # Of an animation that begins with blank ones.
 MOST_FRAMES = 100
+# The sum of the deviations of the three channels: a photograph has 150, and a tenth of that where it begins to fade in.
+FAINT = 24
 # Of a segment of a JPEG, which has a length: not of its beginning, a restart, or a byte of coded data.
 MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 # Over all threads: a pixel takes up to 27 bytes while it is decoded.
@@ -98,7 +102,7 @@ def decode_all(
             return str(reason)
 
     # Pillow decodes and scales without the interpreter lock, so threads are enough.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(paths), BLOCK):
             yield from pool.map(attempt, paths[start : start + BLOCK])
 
@@ -170,14 +174,14 @@ def frames(image: Image.Image) -> Iterator[Image.Image]:
 
 
 def first_shown(views: Iterator[Image.Image]) -> Image.Image:
-    """The first view in RGB or, where that is of one colour, the most varied one; Unreadable if all are."""
+    """The first view in RGB, or the most varied one where it is nearly of one colour; Unreadable if all are of one."""
 
-    def spread(view: Image.Image) -> int:
-        return sum(high - low for low, high in view.getextrema())  # type: ignore[misc]
+    def contrast(view: Image.Image) -> float:
+        return float(np.asarray(view.resize((32, 32), Image.Resampling.BOX)).std((0, 1)).sum())
 
     first = next(views)
-    view = first if spread(first) else max(views, key=spread, default=first)
-    if not spread(view):
+    view = first if contrast(first) > FAINT else max(chain([first], views), key=contrast)
+    if all(low == high for low, high in view.getextrema()):  # type: ignore[misc]
         raise Unreadable("shows one colour only")
     return view
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from polygrain.compute.cores import cores
 from polygrain.store.reading import reading
 
 Format = Literal["raw", "webp", "jpeg"]
@@ -104,8 +105,8 @@ def in_threads(work: Callable[[int], object], count: int) -> None:
         for i in range(count):
             work(i)
         return
-    cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's processes share them
-    parts = np.array_split(np.arange(count), max(1, cores))
+    each = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's processes share them
+    parts = np.array_split(np.arange(count), max(1, each))
     with ThreadPoolExecutor(len(parts), "pictures") as pool:
         for _ in pool.map(lambda part: [work(i) for i in part.tolist()], parts):
             pass

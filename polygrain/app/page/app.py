@@ -6,7 +6,6 @@ never by a path.
 
 import io
 import math
-import os
 import threading
 import time
 from functools import lru_cache
@@ -28,6 +27,7 @@ from polygrain.app.gallery import Gallery
 from polygrain.app.listing import outside
 from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.app.squares import Squares
+from polygrain.compute.cores import cores
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright
 from polygrain.sources.folder import classed, composed
@@ -69,7 +69,7 @@ class Page:
         self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
         self.alike = lru_cache(16)(self.find_alike)
         # A large photograph takes hundreds of megabytes while it is decoded.
-        self.decoding = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self.decoding = threading.BoundedSemaphore(cores())
 
     def about(self) -> dict:
         gallery = self.gallery

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polygrain.compute.cores import cores
 from polygrain.sources.decode import Picture, picture, reading
 from polygrain.sources.streams.entry import Entry
 from polygrain.sources.streams.stream import Stream, unlike
@@ -45,7 +45,7 @@ def decoded(entries: Iterator[Entry], attempt: Callable[[Entry], Outcome]) -> It
     """Every entry, without its bytes, with its picture or the reason why there is none, in order."""
     held = 0
     waiting: deque[tuple[Entry, int, Future[Outcome]]] = deque()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         try:
             for entry in entries:
                 size = 0 if isinstance(entry.content, Unreadable) else len(entry.content)

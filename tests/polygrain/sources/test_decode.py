@@ -242,6 +242,16 @@ def test_decode__of_an_animation_a_frame_that_shows_something(tmp_path: Path, ki
         assert upright(stream).getextrema()[1][1] > 100
 
 
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP"])
+@pytest.mark.parametrize("ground", ["black", "white"])
+def test_decode__an_animation_that_fades_in(tmp_path: Path, kind: str, ground: str) -> None:
+    whole = NOISE.resize((8, 8)).resize((64, 64))
+    frames = [Image.blend(Image.new("RGB", (64, 64), ground), whole, i / 10) for i in range(1, 11)]
+    frames[0].save(tmp_path / "a", kind, save_all=True, append_images=frames[1:], duration=100)
+    expected = np.asarray(whole.resize((SIZE, SIZE), Image.Resampling.LANCZOS)).astype(int)
+    assert np.abs(decode(tmp_path / "a", SIZE).pixels - expected).mean() < 20
+
+
 def tiff(values: np.ndarray, order: str, white_is_zero: bool) -> bytes:
     """A grey TIFF, as scanners write it and Pillow does not."""
     kind = {"u": 1, "f": 3}[values.dtype.kind]

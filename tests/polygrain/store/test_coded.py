@@ -128,7 +128,7 @@ def test_reader__works_in_a_forked_process(tmp_path, squares, coding):
 
 
 def test_in_threads__processes_of_a_machine_share_its_cores(monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(coded, "cores", lambda: 8)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     names = []
     coded.in_threads(lambda _: names.append(threading.current_thread().name), 64)
