@@ -97,7 +97,9 @@ def test_twins__r_precision_without_the_queries_that_have_one(tmp_path):
             for task in cosines
             for row, value in enumerate(values)
         ]
-        write_model(tmp_path / model, dict.fromkeys(cosines, entry_of(0.5, 4)), {}, records)
+        write_model(tmp_path / model, dict.fromkeys(cosines, entry_of(0.5)), {}, records)
+        for name in ("collection", "smoothed"):
+            (tmp_path / model / f"{name}.json").write_text(json.dumps(dict.fromkeys(cosines, entry_of(0.4, 4))))
     tables = collection.read(tmp_path, ["encoder", "chosen"], [*cosines], True).table
     assert collection.twins(tmp_path, tables) is None
     pq.write_table(pa.Table.from_pylist(ranks), tmp_path / "encoder/collection_ranked.parquet")
