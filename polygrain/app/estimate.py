@@ -12,7 +12,7 @@ TIMED = 3
 LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 5  # of each, at its own side and at the chosen one, if that is another
-LOOKS = 6.5  # passes for what the reference sees of each: the chosen side and 1.5 times it, with the mirror images
+LOOKS = 2, 6.5  # passes for what the reference sees of each: the chosen side, or 1.5 times it, too; mirrored as well
 CLUSTERED = 20_000  # training images, at most, that each trained candidate embeds for its last layer
 GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
@@ -49,7 +49,7 @@ def pass_time(config: Config) -> float:
 def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: int) -> float:
     """Passes of the encoder at its own side, where the chosen side costs `cost` of them; 0 `ks` train nothing."""
     sample, sides = min(tasks * SAMPLE, train), cost + (cost > 1)
-    compared = sample * (VIEWS * sides + LOOKS * cost)
+    compared = sample * (VIEWS * sides + LOOKS[cost > 1] * cost)
     embedded = images * sides  # the row `encoder`, and the features, from which all else follows
     if not ks:
         return compared + embedded

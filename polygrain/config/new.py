@@ -75,6 +75,8 @@ def written(
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
+    if settings.stored == settings.side:  # a careful look at more than is stored would see no more
+        values["distillation"]["target"]["scales"] = [1]
     fusions = [values["fusion"]["augmentation"], values["fusion"]["neighbour"]]  # the others are the same
     parts = {"adaptor": [values["adaptor"]], "fusion": fusions, "distillation": [values["distillation"]]}
     for part, batch in settings.batches.items():
