@@ -192,24 +192,28 @@ def bounded(stream: BufferedIOBase) -> Iterator[tuple[Image.Image, tuple[int, in
 
     A larger JPEG is decoded at a quarter of its sides, unless its decoder keeps the coefficients of all pixels.
     """
-    know_heif()
-    stream.seek(0)
-    # The bound in `Image.open` does not know that libjpeg scales while it decodes.
-    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
-    stream.seek(0)
-    try:
-        found = JpegImagePlugin.jpeg_factory(stream) if is_jpeg else Image.open(stream, formats=FORMATS)  # type: ignore[arg-type]
-    except MemoryError:  # of a header, which is small in any image
-        raise Unreadable("cannot be decoded: its header names more bytes than there are") from None
-    with found as image:
+    with headed(stream) as image:
         width, height = image.size
-        if width * height > MOST_PIXELS and is_jpeg and count_scans(stream) == 1:
+        if width * height > MOST_PIXELS and image.format in ("JPEG", "MPO") and count_scans(stream) == 1:
             image.draft(None, (width // 4, height // 4))
         if image.width * image.height > MOST_PIXELS:
             raise Unreadable(f"{width} x {height} pixels, at most {MOST_PIXELS} are decoded")
         if image.info.get("progressive") and (scans := count_scans(stream)) > MOST_SCANS:
             raise Unreadable(f"a progressive JPEG of {scans} scans, at most {MOST_SCANS} are decoded")
         yield image, (width, height)
+
+
+def headed(stream: BufferedIOBase) -> Image.Image:
+    """An image opened by its header, of any number of pixels if it is a JPEG."""
+    know_heif()
+    stream.seek(0)
+    # The bound in `Image.open` does not know that libjpeg scales while it decodes.
+    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
+    stream.seek(0)
+    try:
+        return JpegImagePlugin.jpeg_factory(stream) if is_jpeg else Image.open(stream, formats=FORMATS)  # type: ignore[arg-type]
+    except MemoryError:  # of a header, which is small in any image
+        raise Unreadable("cannot be decoded: its header names more bytes than there are") from None
 
 
 @cache
@@ -222,9 +226,8 @@ def know_heif() -> None:
 
 def sides_of(stream: BufferedIOBase) -> tuple[int, int]:
     """The shorter and the longer side of an image, by its header alone; zeros where it has none."""
-    know_heif()
     try:
-        with decoding(), Image.open(stream, formats=FORMATS) as image:  # type: ignore[arg-type]
+        with decoding(), headed(stream) as image:
             return min(image.size), max(image.size)
     except Unreadable:
         return 0, 0

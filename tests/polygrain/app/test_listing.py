@@ -80,7 +80,7 @@ def test_find__raises_where_there_is_no_list_of_images(tmp_path: Path, name: str
 def test_states__two_files_that_swap_names_where_a_disk_keeps_no_time_of_that(tmp_path: Path, monkeypatch) -> None:
     touch(tmp_path, "a.png", "b.png")
     stat = os.stat
-    monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*stat(path)[:7], 0, 0, 0)))
+    monkeypatch.setattr(os, "stat", lambda path, **how: os.stat_result((*stat(path, **how)[:7], 0, 0, 0)))
     before = find(tmp_path).states()
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         (tmp_path / f"{old}.png").rename(tmp_path / f"{new}.png")
