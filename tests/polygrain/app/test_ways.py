@@ -1,3 +1,4 @@
+import csv
 import re
 from pathlib import Path
 
@@ -33,3 +34,12 @@ def test_ways__what_takes_half_an_hour_is_said_with_the_quicker_one(monkeypatch)
     assert "--side 112 " in told(Request("vit_small_patch14_reg4_dinov2"), named, 9, monkeypatch)[0]
     for settings in (named._replace(side=112), Settings()):
         assert told(Request("no lite"), settings, 9, monkeypatch) == []
+
+
+def test_measured__as_in_the_results():
+    with (Path(__file__).parents[3] / "docs/results/ladder.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["task"] == "mean"]
+    found = {(row["set"], row["encoder"], int(row["side"])): float(row["smoothed"]) for row in rows}
+    for images, networks in ways.MEASURED.items():
+        for name, sides in networks.items():
+            assert all(right == round(found[images, name, side]) for side, right in sides.items())
