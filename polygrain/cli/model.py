@@ -37,6 +37,7 @@ def model(
     lines = {
         "network": f"{config.architecture}, {sum(p.numel() for p in network.parameters()):,} parameters",
         "input": f"the middle {config.size} of a square of {config.resize} px, RGB"
+        + (", and of an image that is no square nearly all of it" if config.shape == "whole" else "")
         + (f", scaled to {config.side}" if config.scaled else "")
         + (", averaged with its mirror image" if config.mirrored else ""),
         "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",

@@ -1,7 +1,6 @@
 """A model as one graph of plain operators, images in, embeddings out: for torch.export and for ONNX."""
 
 import contextlib
-import functools
 import logging
 import warnings
 import zipfile
@@ -26,6 +25,8 @@ TORCH, ONNX = "model.pt2", "model.onnx"
 INPUT, OUTPUT = "images", "embeddings"
 FREE = {2: "height", 3: "width"}
 
+Length = int | torch.SymInt
+
 
 class Seen(Model):
     """A model behind the scaling of its input."""
@@ -49,12 +50,11 @@ class Program(nn.Module):
         self.model.load_state_dict(model.state_dict())
         for copy, layer in zip(self.model.adaptors, model.adaptors, strict=True):
             copy.masked.copy_(layer.masked)
-        other = not free and self.config.kwargs.get("img_size", side) != side
-        if other and hasattr(self.model.backbone, "set_input_size"):
+        is_other = not free and self.config.kwargs.get("img_size", side) != side
+        if is_other and hasattr(self.model.backbone, "set_input_size"):
             self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
         settle(self.model)
-        if free:
-            free_pads(self.model)
+        self.is_turned = free and plain_pads(self.model)
         self.step = patch_side(self.model.backbone) if free else 1
         self.requires_grad_(False).eval()
 
@@ -65,21 +65,21 @@ class Program(nn.Module):
             unit = self.config.size * self.step
             size = [self.step * ((2 * self.config.side * length + unit) // (2 * unit)) for length in x.shape[2:]]
             x = scaled(x, size, self.config.interpolation).clamp(0, 1)
-        embeddings = self.model(x)
+        embeddings = self.model(x.flip(2, 3) if self.is_turned else x)
         if self.collection is None:
             return embeddings
         return nn.functional.normalize(embeddings - self.collection, dim=1)
 
 
 def scaled(
-    x: Float[Tensor, "batch channel y x"], size: Sequence[int], mode: Interpolation = "bicubic", **_: object
+    x: Float[Tensor, "batch channel y x"], size: Sequence[Length], mode: Interpolation = "bicubic", **_: object
 ) -> Float[Tensor, "batch channel height width"]:
     """Images or maps as torch's `interpolate` scales them with antialiasing."""
     rows, columns = (scaling(given, wanted, mode) for given, wanted in zip(x.shape[2:], size, strict=True))
     return rows @ x @ columns.T
 
 
-def scaling(given: int, wanted: int, mode: Interpolation = "bicubic") -> Float[Tensor, "wanted given"]:
+def scaling(given: Length, wanted: Length, mode: Interpolation = "bicubic") -> Float[Tensor, "wanted given"]:
     """The matrix that scales a column of pixels; in operators alone, for lengths that a trace does not know."""
     ratio = torch.ones(given).sum() / torch.ones(wanted).sum()
     centres = (torch.arange(wanted) + 0.5) * ratio
@@ -92,27 +92,30 @@ def scaling(given: int, wanted: int, mode: Interpolation = "bicubic") -> Float[T
     return weights / weights.sum(1, keepdim=True)
 
 
-def free_pads(network: nn.Module) -> None:
-    """Lets strided convolutions of TensorFlow's padding, which timm computes in Python, take sides of any length."""
+def plain_pads(network: nn.Module) -> bool:
+    """Gives convolutions of TensorFlow's padding, which timm computes in Python, a plain one that holds for any side;
+    whether the network now takes images upside down, mirrored.
+
+    At a stride of 2, TensorFlow's pads are those of torch at the far ends, and one less at the near ends of even sides:
+    of the turned image with turned weights they are torch's own.
+    """
     from timm.layers import Conv2dSame
 
+    strided = [module for module in network.modules() if getattr(module, "stride", 1) not in (1, (1, 1))]
+    same = [module for module in network.modules() if isinstance(module, Conv2dSame)]
+    if not same or not {*strided} <= {*same} or not all(map(can_turn, same)):
+        return False
     for module in network.modules():
-        if type(module) is Conv2dSame and all(pad >= 0 for pad in least_pads(module)):
-            module.forward = functools.partial(convolve, module)
+        if isinstance(module, nn.Conv2d):
+            module.weight.data = module.weight.flip(2, 3)
+    for module in same:
+        module.__class__, module.padding = nn.Conv2d, tuple(length // 2 for length in module.kernel_size)
+    return True
 
 
-def least_pads(convolution: nn.Conv2d) -> list[int]:
-    """Of width and height, where the stride divides them."""
-    sizes = zip(convolution.kernel_size, convolution.stride, convolution.dilation, strict=True)
-    return [(kernel - 1) * dilation + 1 - stride for kernel, stride, dilation in sizes][::-1]
-
-
-def convolve(convolution: nn.Conv2d, x: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch out height width"]:
-    pads = []
-    for length, stride, least in zip(x.shape[:1:-1], convolution.stride[::-1], least_pads(convolution), strict=True):
-        pad = least + -length % stride
-        pads += [pad // 2, pad - pad // 2]
-    return nn.Conv2d.forward(convolution, nn.functional.pad(x, pads))
+def can_turn(convolution: nn.Conv2d) -> bool:
+    is_odd = all(length > 1 and length % 2 for length in convolution.kernel_size)
+    return is_odd and convolution.stride in ((1, 1), (2, 2)) and convolution.dilation == (1, 1)
 
 
 def trace(model: Model, uint8: bool, mean: Sequence[float] = ()) -> ExportedProgram:

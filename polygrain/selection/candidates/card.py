@@ -10,7 +10,7 @@ CARD = """\
 An embedding model for image retrieval: an image in, {dim} numbers of unit length out. The inner product of two
 embeddings is how alike their images are, once the mean of their collection is taken from both.
 
-- Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px){seen}
+- Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px{whole}){seen}
 - Taken from: {outputs}
 - Adaptors: {adaptors}
 - Last layer: {layer}
@@ -57,6 +57,7 @@ def text(config: Config, choice: dict[str, Any]) -> str:
         architecture=config.architecture,
         side=config.size,
         resize=config.resize,
+        whole=", or all of a longer image, at most 3 to 1" if config.shape == "whole" else "",
         seen=seen,
         outputs=f"its last {config.blocks} blocks side by side" if config.blocks > 1 else "its last block",
         adaptors=", ".join(adaptors.names) if adaptors else "none",

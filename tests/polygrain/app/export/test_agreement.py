@@ -23,6 +23,18 @@ def test_difference__is_the_largest_of_all_batches(uint8):
     assert {batch.dtype for batch in given} == {np.dtype(np.uint8 if uint8 else np.float32)}
 
 
+def test_difference__of_rectangles_where_a_program_takes_them():
+    model = Model(CONFIG.model_copy(update={"shape": "whole"}))
+    seen = []
+
+    def run(batch: np.ndarray) -> np.ndarray:
+        seen.append(batch.shape[2:])
+        return model(torch.from_numpy(batch)).numpy() + (batch.shape[2] > batch.shape[3])
+
+    assert difference(model, run, True, free=True) == pytest.approx(1)
+    assert {(32, 32), (32, 48), (64, 32), (32, 96)} == {*seen}
+
+
 def test_difference__refuses_another_shape():
     with pytest.raises(ValueError, match=r"\(1, 2\)"):
         difference(Model(CONFIG), lambda batch: np.zeros((len(batch), 2)), False)

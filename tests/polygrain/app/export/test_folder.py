@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import ExifTags, Image
 
 from polygrain.app.export import folder, program
@@ -30,6 +29,7 @@ def chosen(tmp_path_factory) -> Path:
     """data/choice with what a run leaves beside it."""
     data = tmp_path_factory.mktemp("run") / "data"
     model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
+    model.config = model.config.model_copy(update={"shape": "whole"})
     write_model(model, data / "choice")
     Known({"a|b": COMPARISON}).write(data / "choice")
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
@@ -55,16 +55,16 @@ def snippets(card: str) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
-    """torch, onnxruntime and faiss as the card has them, on two images that test the preparation."""
+    """torch, onnxruntime and faiss as the card has them, on a square and a tall image that test the preparation."""
     rng, files = np.random.default_rng(0), ["first.jpg", "second.jpg"]
     turned = Image.Exif()
     turned[ExifTags.Base.Orientation] = 6
-    for file, shape in zip(files, [(60, 90, 3), (70, 40, 3)], strict=True):
+    for file, shape in zip(files, [(60, 80, 3), (40, 70, 3)], strict=True):
         Image.fromarray(rng.integers(0, 256, shape, dtype=np.uint8)).save(exported / file, exif=turned)
     parts = snippets((exported / "README.md").read_text())
     model = load(chosen)
-    given = model(torch.stack([model.transform(Image.open(exported / file)) for file in files])).numpy()
-    expected = COMPARISON.query(given)
+    given = [model(model.transform(Image.open(exported / file))[None]).numpy() for file in files]
+    expected = COMPARISON.query(np.concatenate(given))
     code = ALONE + parts["Prepare an image"]
     for name in ("torch", "onnxruntime"):
         code += parts[name] + f"np.save({str(tmp_path / name)!r}, embeddings)\n"
@@ -82,7 +82,7 @@ def test_write__the_card_says_what_is_known(exported):
     card = (exported / "README.md").read_text()
     for line in (
         r"# two \<sets\>",
-        "| input | 32 x 32 px, RGB, float32 in 0..1; normalised inside, scaled to 48 px inside |",
+        "| input | shorter side 32 px, longer side at most 96 px, RGB, float32 in 0..1; normalised inside, scaled to 48",
         "| adaptors | k4, k8 (attention) |",
         r"| mean taken | that of the task a\|b; ",
         r"Adapted to 4,800 images of dots, a\|b, without their labels.",
@@ -110,6 +110,7 @@ def test_write__replaces_an_earlier_export_and_nothing_else(chosen, exported, tm
 
 def test_write__leaves_nothing_where_a_program_differs(chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "trace", lambda *_: b"a program")
+    monkeypatch.setattr(folder, "has_free_sides", lambda _: True)
     monkeypatch.setattr(folder, "write_torch", lambda program, file: file.write_bytes(program))
     monkeypatch.setattr(folder, "torch_runner", lambda file: file.read_bytes)
     monkeypatch.setattr(folder, "difference", lambda *_: 2e-4)

@@ -14,6 +14,8 @@ from polygrain.encoder.config import AdaptorConfig, Config
 ADAPTORS = {n: AdaptorConfig(names=["a", "b"][:n], width=4, fusion=f) for n, f in ((1, "average"), (2, "attention"))}
 MEAN = AdaptorConfig(names=["a", "b"], width=4, fusion="average")
 VIT = {"img_size": 32, "patch_size": 16, "depth": 2, "embed_dim": 24, "num_heads": 2}
+BEIT = {"img_size": 32, "depth": 1, "embed_dim": 24, "num_heads": 2}
+WHOLE = {"shape": "whole"}
 DINO = {"img_size": 28, "depth": 1, "embed_dim": 24, "num_heads": 2}
 
 
@@ -33,13 +35,14 @@ FAMILIES = {
     "all at once": ("vit_tiny_patch16_224", 32, VIT, ALL),
     "one set of adaptors, smaller side": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": ADAPTORS[1], "scaled": 16}),
     "plain": ("vit_tiny_patch16_224", 32, VIT, {}),
-    "registers": ("vit_small_patch14_reg4_dinov2", 28, DINO, {"adaptors": ADAPTORS[2], "scaled": 42}),
+    "registers": ("vit_small_patch14_reg4_dinov2", 28, DINO, {"adaptors": ADAPTORS[2], "scaled": 42} | WHOLE),
     "rotary": ("vit_small_patch16_dinov3", 32, {"depth": 1}, {"adaptors": ADAPTORS[2], "scaled": 48}),
     "pooled by attention": ("vit_base_patch16_siglip_224", 32, VIT, {"adaptors": ADAPTORS[2], "scaled": 48}),
-    "ResNet": ("resnet18", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True}),
-    "MobileNet": ("mobilenetv2_100", 32, {"pad_type": "same"}, {"adaptors": MEAN, "blocks": 3, "reduced": 16}),
+    "ResNet": ("resnet18", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True} | WHOLE),
+    "MobileNet": ("mobilenetv2_100", 68, {"pad_type": "same"}, {"adaptors": MEAN, "blocks": 3, "reduced": 16} | WHOLE),
     "EfficientNet": ("efficientnet_b0", 32, {}, {"adaptors": MEAN, "scaled": 48}),
-    "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "blocks": 2}),
+    "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "blocks": 2} | WHOLE),
+    "one side alone": ("beit_base_patch16_224", 32, BEIT, WHOLE),
 }
 
 
@@ -52,8 +55,45 @@ def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
     graph = trace(model, uint8, comparison.mean)
     program.write_torch(graph, tmp_path / TORCH)
     program.write_onnx(graph, tmp_path / ONNX)
-    assert difference(model, torch_runner(tmp_path / TORCH), uint8, comparison) <= MOST
-    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8, comparison) <= MOST
+    free = program.has_free_sides(graph)
+    assert free == (model.config.shape == "whole" and name != "one side alone")
+    assert difference(model, torch_runner(tmp_path / TORCH), uint8, comparison, free) <= MOST
+    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8, comparison, free) <= MOST
+
+
+def test_trace__takes_rectangles_of_a_model_that_sees_images_whole():
+    model = drawn("vit_tiny_patch16_224", 40, VIT | {"img_size": 48}, scaled=48, mirrored=True, shape="whole")
+    graph = trace(model, True)
+    assert program.has_free_sides(graph) and difference(model, torch_module(graph), True, free=True) <= 1e-5
+
+
+def torch_module(graph):
+    return lambda batch: graph.module()(torch.from_numpy(batch)).detach().numpy()
+
+
+def test_trace__of_what_it_cannot_free_takes_squares_and_says_so(monkeypatch, caplog):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("no symbols here")
+
+    monkeypatch.setattr(program, "scaled", fail)
+    model = drawn("vit_tiny_patch16_224", 32, VIT, shape="whole")
+    graph = trace(model, False)
+    assert not program.has_free_sides(graph) and "squares alone (no symbols here)" in caplog.text
+    assert difference(model, torch_module(graph), False) <= 1e-5
+
+
+TURNED = ("tf_efficientnet_lite0", "tf_mobilenetv3_small_minimal_100", "tf_mixnet_s")
+
+
+@pytest.mark.parametrize("architecture", ["resnet10t", *TURNED])
+def test_program__free_takes_rectangles_of_any_sides(architecture):
+    """TensorFlow's padding depends on whether a side is odd."""
+    model = drawn(architecture, 40, {}, scaled=57, shape="whole")
+    free = program.Program(model, free=True)
+    assert free.is_turned == (architecture in TURNED)
+    for height, width in ((40, 40), (40, 70), (97, 40), (40, 120)):
+        images = torch.rand(1, 3, height, width)
+        torch.testing.assert_close(free(images), model(images), rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("size, side", [(32, 48), (48, 32), (31, 64)])
