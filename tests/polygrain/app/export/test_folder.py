@@ -82,7 +82,7 @@ def test_write__the_card_says_what_is_known(exported):
     card = (exported / "README.md").read_text()
     for line in (
         r"# two \<sets\>",
-        "| input | shorter side 32 px, longer side at most 96 px, RGB, float32 in 0..1; normalised inside, scaled to 48",
+        "| input | shorter side 32 px, longer side at most 96 px, RGB, float32 in 0..1; normalised inside",
         "| adaptors | k4, k8 (attention) |",
         r"| mean taken | that of the task a\|b; ",
         r"Adapted to 4,800 images of dots, a\|b, without their labels.",
