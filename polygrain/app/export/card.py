@@ -9,14 +9,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from polygrain.app.export.agreement import BATCHES
-from polygrain.app.export.program import ONNX, TORCH
+from polygrain.app.export.program import ONNX, TORCH, longest
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model
 from polygrain.encoder.origin import published
 from polygrain.report.visible import visible
 from polygrain.store.reading import reading
-from polygrain.store.rectangle import LONGEST
 
 CARD = Path(__file__).with_name("card.md")
 UNKNOWN = "Not known: the model's folder has no record of it."
@@ -79,7 +78,7 @@ def text(
     config, choice = model.config, about.choice
     size, is_whole = config.size, config.shape == "whole"
     in_squares = is_whole and not free
-    sides = f"shorter side {size} px, longer side at most {LONGEST * size} px" if free else f"{size} x {size} px"
+    sides = f"shorter side {size} px, longer side at most {longest(config)} px" if free else f"{size} x {size} px"
     learnt = choice.learnt if choice else None
     network = ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
     start = (config.resize - config.size) // 2

@@ -15,7 +15,7 @@ from torch.export import Dim, ExportedProgram
 
 from polygrain.compute.errors import first_line
 from polygrain.encoder import Model
-from polygrain.encoder.config import Interpolation
+from polygrain.encoder.config import Config, Interpolation
 from polygrain.encoder.networks import patch_side
 from polygrain.encoder.prepare import settle
 from polygrain.store.rectangle import LONGEST
@@ -64,7 +64,7 @@ class Program(nn.Module):
             # Without a branch: the shorter side is `size` px, and so it comes to `side`.
             unit = self.config.size * self.step
             size = [self.step * ((2 * self.config.side * length + unit) // (2 * unit)) for length in x.shape[2:]]
-            x = scaled(x, size, self.config.interpolation).clamp(0, 1)
+            x = scaled(x, size, self.config.interpolation, antialias=True).clamp(0, 1)
         embeddings = self.model(x.flip(2, 3) if self.is_turned else x)
         if self.collection is None:
             return embeddings
@@ -72,9 +72,15 @@ class Program(nn.Module):
 
 
 def scaled(
-    x: Float[Tensor, "batch channel y x"], size: Sequence[Length], mode: Interpolation = "bicubic", **_: object
+    x: Float[Tensor, "batch channel y x"],
+    size: Sequence[Length],
+    mode: Interpolation = "bicubic",
+    antialias: bool = False,
+    **_: object,
 ) -> Float[Tensor, "batch channel height width"]:
     """Images or maps as torch's `interpolate` scales them with antialiasing."""
+    if not antialias:
+        raise ValueError("it scales its maps without antialiasing")
     rows, columns = (scaling(given, wanted, mode) for given, wanted in zip(x.shape[2:], size, strict=True))
     return rows @ x @ columns.T
 
@@ -141,7 +147,7 @@ def traced(model: Model, uint8: bool, mean: Sequence[float], free: bool) -> Expo
     side, kind = model.config.size, torch.uint8 if uint8 else torch.float32
     axes = {0: Dim("batch")}
     if free:
-        axes |= {axis: Dim(name, min=side, max=LONGEST * side) for axis, name in FREE.items()}
+        axes |= {axis: Dim(name, min=side, max=longest(model.config)) for axis, name in FREE.items()}
     example = torch.zeros(2, 3, side, 2 * side if free else side, dtype=kind)
     # Networks scale their position embeddings by torch's own function.
     with mock.patch.object(nn.functional, "interpolate", scaled) if free else contextlib.nullcontext():
@@ -154,6 +160,11 @@ def traced(model: Model, uint8: bool, mean: Sequence[float], free: bool) -> Expo
     if free:
         program.module()(example[..., :side])  # some networks assert that it is no square
     return program
+
+
+def longest(config: Config) -> int:
+    """The longest side of what a model sees of an image, px."""
+    return (LONGEST - 1) * config.resize + config.size
 
 
 def has_free_sides(program: ExportedProgram) -> bool:

@@ -63,8 +63,11 @@ def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
 
 def test_trace__takes_rectangles_of_a_model_that_sees_images_whole():
     model = drawn("vit_tiny_patch16_224", 40, VIT | {"img_size": 48}, scaled=48, mirrored=True, shape="whole")
+    model.config = model.config.model_copy(update={"resize": 50})
     graph = trace(model, True)
     assert program.has_free_sides(graph) and difference(model, torch_module(graph), True, free=True) <= 1e-5
+    longest = torch.randint(256, (1, 3, 2 * 50 + 40, 40), dtype=torch.uint8)  # of 3 * 50 px, less the border
+    torch.testing.assert_close(graph.module()(longest), model(longest), rtol=0, atol=1e-5)
 
 
 def torch_module(graph):
