@@ -63,7 +63,7 @@ class Adaptors(nn.Module):
         return logits.masked_fill(self.masked, -torch.inf).softmax(1)
 
     def compare(
-        self, h: Float[Tensor, "batch dim"], hidden: Float[Tensor, "batch adaptor width"], tokens: int
+        self, h: Float[Tensor, "batch dim"], hidden: Float[Tensor, "batch adaptor width"], tokens: int | torch.SymInt
     ) -> Float[Tensor, "batch adaptor"]:
         """The logits of the attention, from the pooled output of the block and the pooled hidden units."""
         count = tokens - (0 if self.attention.class_token else self.prefix)
