@@ -111,7 +111,7 @@ def text(
         stop=config.resize - config.size - start,
         whole=WHOLE.format(resize=config.resize) if is_whole else "",
         given="1 x 3 x height x width" if free else f"{'squares' if in_squares else 1} x 3 x {size} x {size}",
-        batch=SQUARES.format(size=size) if in_squares else "    return pixels[None]",
+        batch=SQUARES.format(size=size) if in_squares else "    return pixels[np.newaxis]",
         together="squares of one image each" if in_squares else "of one size: np.concatenate makes a quicker batch",
         one=".mean(0)" if in_squares else "[0]",
         unit=UNIT if in_squares else "",
