@@ -17,7 +17,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -28,7 +28,7 @@ from polygrain.config.schema import Count, Section, Width
 from polygrain.encoder.extract import embed, in_passes
 from polygrain.encoder.model import Model, most_blocks
 from polygrain.encoder.networks import patch_side
-from polygrain.encoder.views import Augmentation, augment, centre_crop
+from polygrain.encoder.views import Augmentation, augment
 from polygrain.retrieval import whitening
 from polygrain.retrieval.neighbours import nearest
 from polygrain.runner.progress import progress
@@ -133,37 +133,62 @@ def draw_clear(
     return Sample(sample.rows[is_clear], sample.tasks[is_clear])
 
 
-def coarsen(share: float, pixels: Tensor, size: int) -> Tensor:
-    """The centre crop, reduced to a share of its side and brought back."""
-    images = centre_crop(pixels, size)
-    small = interpolate(images, [max(1, round(share * size))] * 2, mode="bicubic", antialias=True, align_corners=False)
-    return interpolate(small, [size] * 2, mode="bicubic", align_corners=False).clamp(0, 1)
+def coarsen(share: float, images: Float[Tensor, "image 3 y x"]) -> Float[Tensor, "image 3 y x"]:
+    """Images reduced to a share of their sides and brought back."""
+    size = images.shape[2:]
+    small = [max(1, round(share * side)) for side in size]
+    images = interpolate(images, small, mode="bicubic", antialias=True, align_corners=False)
+    return interpolate(images, size, mode="bicubic", align_corners=False).clamp(0, 1)
+
+
+def squeezed(
+    pixels: arrays.Reader, rows: Int[np.ndarray, " image"]
+) -> tuple[UInt8[np.ndarray, "image side side 3"], Float[Tensor, " image"]]:
+    """Whole images as squares, and their widths over heights."""
+    images = pixels[rows]
+    for places in pixels.alike(rows):
+        whole = pixels.whole(rows[places])
+        if whole.shape[1:] != images.shape[1:]:
+            scaled = torch.from_numpy(whole).movedim(3, 1)
+            scaled = interpolate(scaled, images.shape[1:3], mode="bilinear", antialias=True, align_corners=False)
+            images[places] = scaled.movedim(1, 3).numpy()
+    heights, widths = torch.from_numpy(pixels.shapes[rows].T.copy())
+    return images, widths / heights
 
 
 def embed_views(model: Model, pixels: arrays.Reader, sample: Sample, settings: CriterionSettings) -> Embedded:
     """The same views for every model: they depend on the image's place in the sample and nothing else.
 
-    Views are of the centre square, the image as it is may be a rectangle.
+    A view is a square of any part that the model may see; the image as it is, and coarse, may be a rectangle.
     """
     where, size = next(model.parameters()).device, model.config.size
-    embeddings: list[list[np.ndarray]] = [[np.empty((0, model.dim), np.float32)] for _ in range(4)]
+    precision, is_whole = device.inference(size)[1], model.config.shape == "whole"
+    embeddings: list[list[np.ndarray]] = [[np.empty((0, model.dim), np.float32)] for _ in range(3)]
     # Views are drawn batch by batch, so no model and no machine may have batches of its own.
     parts = blocks(len(sample.rows), device.batch_at(pixels.shape[1], 128))
-    precision = device.inference(size)[1]
     for i, part in enumerate(progress(parts, "sample", len(parts), unit="batch")):
-        images = device.staged(pixels[sample.rows[part]], where).to(where)
+        rows = sample.rows[part]
+        squares, aspects = squeezed(pixels, rows) if is_whole else (pixels[rows], None)
+        images = device.staged(squares, where).to(where)
         generator = torch.Generator().manual_seed(i)
         views = [
-            augment(images, size, settings.trained, generator),
-            augment(images, size, settings.trained, generator),
-            augment(images, size, settings.recoloured, generator),
-            coarsen(settings.coarse, images, size),
+            augment(images, size, settings.trained, generator, aspects=aspects),
+            augment(images, size, settings.trained, generator, aspects=aspects),
+            augment(images, size, settings.recoloured, generator, aspects=aspects),
         ]
         for view, batches in zip(views, embeddings, strict=True):
             with torch.inference_mode(), device.autocast(where, precision):
                 batches.append(in_passes(model, view, model.config.side).float().cpu().numpy())
-    plain = embed(model, pixels, sample.rows, *device.inference(size), "sample as it is")
-    return Embedded.of(np.stack([plain, *(np.concatenate(batches) for batches in embeddings)], 1))
+
+    def coarse(images: Tensor) -> Tensor:
+        return model(coarsen(settings.coarse, images))
+
+    drawn = map(np.concatenate, embeddings)
+    plain, reduced = (
+        embed(model, pixels, sample.rows, *device.inference(size), name, compute)
+        for name, compute in (("sample as it is", None), ("sample, coarse", coarse))
+    )
+    return Embedded.of(np.stack([plain, *drawn, reduced], 1))
 
 
 def embed_reference(

@@ -10,6 +10,8 @@ from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
 from polygrain.selection.criterion import Embedded, Sample, draw, neighbours, recall, score
+from polygrain.store import arrays
+from polygrain.store.coded import Coding
 from polygrain.store.collection import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import CONFIG, TASKS, repeat, write_encoder, write_images
@@ -143,6 +145,27 @@ def test_embed_views__depend_on_the_place_in_the_sample_alone(world, monkeypatch
         assert np.abs(first - second).max() > 0.01
     nothing = module.embed_views(encoder, pixels, draw(world[1], 12, 99, 0), settings)
     assert nothing.plain.shape == nothing.pairs[1][0].shape == (0, 24)
+
+
+def test_embed_views__of_whole_images_are_squares_of_any_part_in_proportion(world, tmp_path):
+    encoder, settings, rng = world[0], criterion(), np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (32, width, 3), dtype=np.uint8) for width in (32, 64, 32, 96, 64)]
+    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", Coding("raw", side=32)) as writer:
+        writer.append(pictures)
+    pixels, rows = arrays.open(tmp_path / "pixels.zarr"), np.array([4, 1, 0, 3])
+    whole = Model(encoder.config.model_copy(update={"shape": "whole"}))
+    whole.load_state_dict(encoder.state_dict())
+    found = module.embed_views(whole, pixels, Sample(rows, np.array(["dots"] * 4, object)), settings)
+    images = [torch.from_numpy(pictures[row])[None].movedim(3, 1) / 255 for row in rows]
+    np.testing.assert_allclose(found.plain, torch.cat([whole(image) for image in images]), atol=1e-5)
+    coarse = [torch.cat([whole(module.coarsen(settings.coarse, image)) for image in images])]
+    np.testing.assert_allclose(found.pairs[1][1], coarse[0], atol=1e-5)
+    squares, aspects = module.squeezed(pixels, rows)
+    assert aspects.tolist() == [2, 2, 1, 3] and np.array_equal(squares[2], pictures[0])
+    by_pillow = np.asarray(Image.fromarray(pictures[3]).resize((32, 32), Image.Resampling.BILINEAR))
+    assert np.abs(squares[3].astype(int) - by_pillow).max() <= 1
+    view = augment(torch.from_numpy(squares), 32, settings.trained, torch.Generator().manual_seed(0), aspects=aspects)
+    np.testing.assert_allclose(found.pairs[0][0], encoder(view), atol=1e-5)
 
 
 def test_embed_carefully__embeddings_at_all_sides_next_to_each_other(world):
