@@ -172,8 +172,9 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         browser.until(QUERIED)
         browser.drag(browser.place("#asked", 0.1, 0.1), browser.place("#asked", 0.5, 0.9))
         browser.until("!document.querySelector('#uncrop').hidden")
-        width, height = browser.value("(box => [box.offsetWidth, box.offsetHeight])(document.querySelector('#box'))")
-        assert width == pytest.approx(height, abs=1) and width > 50
+        sides = "(of => [of.offsetWidth, of.offsetHeight])(document.querySelector('#{}'))"
+        (width, height), whole = browser.value(sides.format("box")), browser.value(sides.format("asked"))
+        assert (width, height) == (pytest.approx(0.4 * whole[0], abs=2), pytest.approx(0.8 * whole[1], abs=2))
         assert status(browser).startswith("The nearest of 8 images")
         browser.key("Escape")
         browser.until("document.querySelector('#box').hidden")
