@@ -33,7 +33,7 @@ class Params(Origin):
         return self
 
     def agrees(self, sections: Mapping[str, schema.Section], folder: Path) -> None:
-        """ValueError where the encoder does not fit the stored squares, or its folder's config; paths are seen from
+        """ValueError where the encoder does not fit the stored images, or its folder's config; paths are seen from
         `folder`. What a stage is still to make is not asked."""
         if "images" in sections and sections["images"].side != self.resize:
             raise ValueError(
@@ -49,7 +49,7 @@ class Params(Origin):
 
 
 def require_seen(config: Config, params: Params, path: Path) -> None:
-    """ValueError for stored squares that are smaller than the encoder's input."""
+    """ValueError for stored images that are smaller than the encoder's input."""
     if params.resize < (params.crop or config.size):
         raise ValueError(f"encoder.resize is {params.resize}; the encoder in {path} needs {config.size} or more")
 

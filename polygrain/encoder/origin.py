@@ -57,7 +57,7 @@ class Origin(schema.Section):
         min_length=3, max_length=3, description="of the input's channels, in 0..1; null: as timm or the folder has it"
     )
     interpolation: Interpolation | None = Field(
-        description="with which stored squares are scaled to the input; files are brought to these squares by Lanczos "
+        description="with which stored images are scaled to the input; files are brought to these by Lanczos "
         "always; null: as timm or the folder has it"
     )
 

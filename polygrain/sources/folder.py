@@ -162,8 +162,11 @@ def begins_as_image(file: os.DirEntry[str]) -> bool:
     kind = known_types().guess_type(file.name)[0] or "image/unknown"
     if suffix in COPIES or not (suffix[1:] or "a").isalnum() or not kind.startswith("image/"):
         return False
-    with open(file, "rb") as stream:
-        return BEGINNINGS.match(stream.read(12)) is not None
+    try:
+        with open(file, "rb") as stream:
+            return BEGINNINGS.match(stream.read(12)) is not None
+    except PermissionError:  # a file that nobody named an image need not stop a run
+        return False
 
 
 def is_hidden(path: str) -> bool:

@@ -118,6 +118,16 @@ def test_walk__names_that_say_nothing_are_known_by_their_first_bytes(tmp_path: P
     assert found == sorted(images) and rejected == dict.fromkeys(sorted([*others, "link", "pipe"]), "not an image")
 
 
+def test_walk__a_file_of_no_image_s_name_that_may_not_be_read_stops_nothing(tmp_path: Path, monkeypatch) -> None:
+    plant(tmp_path, "a/1.jpg", "a/notes")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(folder, "open", refuse, raising=False)
+    assert folder.walk(tmp_path) == (["a/1.jpg"], {"a/notes": "not an image"})
+
+
 def test_walk__asks_for_links_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path, *(f"{i % 3}/{i}.jpg" for i in range(60)))
     (tmp_path / "1/link.jpg").symlink_to("1.jpg")
