@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.regimes import layer_of
 from polygrain import embed, load
-from polygrain.comparing.comparison import Comparison, choose, mean_of
+from polygrain.collection.postprocessing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
@@ -32,7 +32,7 @@ from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import UNLABELLED, collection_metrics
 from polygrain.selection import seen
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 
 AXES = 256  # of the whitenings
 

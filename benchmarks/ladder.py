@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from polygrain.app.encoder import LITE, values_of
-from polygrain.comparing.comparison import Comparison, choose
+from polygrain.collection.postprocessing.comparison import Comparison, choose
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import unit_rows
 from polygrain.config.request import Request

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.comparing.comparison import Comparison, choose, mean_of
+from polygrain.collection.postprocessing.comparison import Comparison, choose, mean_of
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import Basis, basis_of, closed_form, of_views
@@ -24,7 +24,7 @@ from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.retrieval import whitening
 from polygrain.retrieval.metrics import collection_metrics
 from polygrain.selection import seen
-from polygrain.store.collection import Collection, read_tables
+from polygrain.store.image_table import ImageTable, read_tables
 from polygrain.store.reading import read_json
 from stages.choice import FEWEST
 from stages.seeds import smoothed
@@ -33,7 +33,7 @@ KINDS, DRAWS = (3, 6, 12, 30, None), 3
 ROWS = ["as it is", "own means", "layer", "smoothed", "smoothed, said"]
 
 
-def thinned(collection: Collection, most: int | None, draw: int) -> np.ndarray:
+def thinned(collection: ImageTable, most: int | None, draw: int) -> np.ndarray:
     """The training rows, at most so many of each class of each task."""
     rows = np.random.default_rng(draw).permutation(collection.train)
     kept: dict[tuple, list[int]] = {}
@@ -49,7 +49,7 @@ def layer_of(vectors: np.ndarray, tasks: np.ndarray, basis: Basis, views: Scatte
 
 
 def measure(
-    outputs: np.ndarray, views: np.ndarray, collection: Collection, rows: np.ndarray, alike: dict[str, int]
+    outputs: np.ndarray, views: np.ndarray, collection: ImageTable, rows: np.ndarray, alike: dict[str, int]
 ) -> Iterator[tuple[str, list[float]]]:
     """Each way with its R-Precision on each task."""
     vectors, tasks = outputs[rows], collection.tasks[rows]

@@ -13,10 +13,10 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import hierarchical_mixture
-from polygrain.app.gallery import Gallery
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
-from polygrain.store import embeddings
+from polygrain.collection import file as embeddings
+from polygrain.collection.collection import Gallery
 
 SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
 BAR_MS = 100

@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import ROWS, hierarchical_mixture
-from polygrain.comparing.comparison import Comparison, mean_of
-from polygrain.comparing.smoothing import Smoothing, neighbours_of, turned_to_link
+from polygrain.collection.postprocessing.comparison import Comparison, mean_of
+from polygrain.collection.postprocessing.diffusion import Smoothing, neighbours_of, turned_to_link
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import Config

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from polygrain import embed, load
-from polygrain.comparing.comparison import choose
+from polygrain.collection.postprocessing.comparison import choose
 
 folder, query, *named = map(Path, sys.argv[1:])
 model = load(named[0] if named else Path(__file__).parents[1] / "encoders/vit48")

@@ -8,7 +8,7 @@ import sys
 import faiss
 import numpy as np
 
-from polygrain.comparing.comparison import choose
+from polygrain.collection.postprocessing.comparison import choose
 
 vectors = np.load(sys.argv[1]).astype(np.float32)
 alike = int(sys.argv[2]) if len(sys.argv) > 2 else None

@@ -21,7 +21,7 @@ from polygrain.runner import command, outputs
 from polygrain.selection.criterion import CriterionSettings, Reference
 from polygrain.selection.watch import WatchSettings, watcher
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 

@@ -25,7 +25,7 @@ from polygrain.grappa import twins
 from polygrain.grappa.random_sets import insert_random
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import open_features, open_pixels, read_tables
+from polygrain.store.image_table import open_features, open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from polygrain.comparing.comparison import Comparison, choose, mean_of
-from polygrain.comparing.known import Known
-from polygrain.comparing.smoothing_choice import SmoothingSettings
+from polygrain.collection.postprocessing.comparison import Comparison, choose, mean_of
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
@@ -48,7 +48,7 @@ from polygrain.selection.candidates.record import (
 from polygrain.selection.candidates.trial import ENCODER, compare
 from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
-from polygrain.store.collection import Collection, open_pixels, read_tables
+from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.tables import write_csv
 
 # Images of a task whose mean is its own: that of 15 pays already.
@@ -65,7 +65,7 @@ class Params(Settings):
 class World(NamedTuple):
     """The images, and what was stored of them and of the encoder."""
 
-    collection: Collection
+    collection: ImageTable
     pixels: arrays.Reader
     stored: Stored
     seen: seen.Seen
@@ -75,7 +75,7 @@ class World(NamedTuple):
 
 
 def read_granularities(
-    pseudo_labels: Path, seeds: Path, collection: Collection, lists: Lists, params: Params
+    pseudo_labels: Path, seeds: Path, collection: ImageTable, lists: Lists, params: Params
 ) -> Granularities:
     """The clusters of the training images, of those that were clustered."""
     rows = np.arange(len(collection.train))
@@ -132,7 +132,7 @@ def last_layer(model: Model, world: World, params: Params) -> Whitening:
     return given.fit(vectors, seen_of, known)
 
 
-def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Known:
+def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Comparisons:
     """How each task is compared, by its images that are searched: those that are no query, or train."""
     collection, where = world.collection, device.best()
     searched = ~collection.is_query | collection.is_train
@@ -146,7 +146,7 @@ def comparisons(model: Model, world: World, params: Params, smoothing: Smoothing
         tasks[task], _ = choose(vectors, params.alike.get(task), smoothing, means[-1], model.in_front)
     model.cpu()
     known = [mean for mean in means if mean]
-    return Known(tasks, Comparison(tuple(np.mean(known, 0, dtype=np.float64).tolist()) if known else ()))
+    return Comparisons(tasks, Comparison(tuple(np.mean(known, 0, dtype=np.float64).tolist()) if known else ()))
 
 
 def main(

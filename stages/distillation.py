@@ -33,7 +33,7 @@ from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.selection.watch import WatchSettings, watcher
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, Watch, fit

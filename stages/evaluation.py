@@ -11,7 +11,7 @@ Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1
         centred.json                  of a model that says nothing of means: less the searched images' own mean
         queries.parquet               one row per test image: its metrics and its nearest images
         collection.json, collection_centred.json, smoothed.json   the same of the protocol `collection`, and with
-                                      smoothed images (comparing/smoothing_choice.py)
+                                      smoothed images (collection/postprocessing/strength.py)
         collection_queries.parquet, smoothed_queries.parquet   one row per query of these
         ranked.parquet, collection_ranked.parquet, smoothed_ranked.parquet   their ranked lists, a row per place: as
                                       many images as are relevant, and their cosines
@@ -35,10 +35,9 @@ import torch
 from pydantic import Field
 from torch.nn.functional import interpolate, normalize
 
-from polygrain.comparing.comparison import PLAIN, Comparison, Front, choose, mean_of
-from polygrain.comparing.known import Known
-from polygrain.comparing.known import read as read_known
-from polygrain.comparing.smoothing_choice import SmoothingSettings
+from polygrain.collection.postprocessing.comparison import PLAIN, Comparison, Front, choose, mean_of
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks_within
 from polygrain.compute.vectors import unit_rows
@@ -52,7 +51,7 @@ from polygrain.retrieval.formulas import NAMES
 from polygrain.retrieval.metrics import QueryMetrics, Ranked, collection_metrics, query_metrics
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import Collection, open_pixels, read_tables
+from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
@@ -115,7 +114,7 @@ class Protocol(NamedTuple):
     written: str
     queries: str | None
     embeddings: np.ndarray
-    collection: Collection
+    collection: ImageTable
     parts: dict[str, tuple[np.ndarray, np.ndarray]]
     comparisons: Mapping[str, Comparison] = MappingProxyType({})
     front: Front | None = None
@@ -149,13 +148,13 @@ class Protocol(NamedTuple):
         return metrics, pa.concat_tables(tables).combine_chunks(), pa.concat_tables(lists)
 
 
-def all_of(collection: Collection, counted: np.ndarray | bool = True) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def all_of(collection: ImageTable, counted: np.ndarray | bool = True) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By task all images, or those that are `counted`, which ask each other; tasks without any are left out."""
     own_of = {task: np.flatnonzero((collection.tasks == task) & counted) for task in dict.fromkeys(collection.tasks)}
     return {task: (own, own) for task, own in own_of.items() if len(own)}
 
 
-def drawn_of(collection: Collection) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def drawn_of(collection: ImageTable) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By task the images that were drawn as queries, and the others; tasks without either are left out."""
     is_query, own_of = collection.is_query, all_of(collection)
     parts = {task: (own[is_query[own]], own[~is_query[own]]) for task, (own, _) in own_of.items()}
@@ -230,10 +229,10 @@ def main(
     rows, test = np.arange(len(collection.tasks)), np.flatnonzero(collection.is_test)
     network = None if model == "pixels" else load(folder).to(device.best())
     if network is None:
-        embeddings, front, known = raw_pixels(pixels, rows), None, Known()
+        embeddings, front, known = raw_pixels(pixels, rows), None, Comparisons()
     else:
         embeddings = embed(network, open_features(features, tasks), pixels, rows, model)
-        front, known = network.in_front, read_known(folder)
+        front, known = network.in_front, Comparisons.read(folder)
     tested, drawn = collection.some(test), drawn_of(collection)
     whitened = embeddings[test]
     # Images that all look alike have no axes to scale.

@@ -31,8 +31,8 @@ from polygrain.encoder.model import Model, load, save
 from polygrain.grappa import classification, twins
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
 from polygrain.store.graphs import search_of, turnover
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.store.reading import read_json
 from polygrain.store.tables import write_csv
 from polygrain.training import checkpoint

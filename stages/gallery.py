@@ -1,7 +1,7 @@
 """One task's images as a collection to search: the chosen model's embeddings, compared as the model says.
 
 Reads   images, choice, features
-Writes  embeddings.parquet   what `polygrain embed` writes (store/embeddings.py), for `polygrain search --in`
+Writes  embeddings.parquet   what `polygrain embed` writes (collection/file.py), for `polygrain search --in`
 """
 
 import os
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.comparing import known
-from polygrain.comparing.smoothing_choice import SmoothingSettings
+from polygrain.collection import file as embeddings
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.encoder.digest import digest
@@ -19,8 +20,7 @@ from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.store import embeddings
-from polygrain.store.collection import open_pixels, read_table
+from polygrain.store.image_table import open_pixels, read_table
 
 
 class Params(schema.Section):
@@ -28,7 +28,7 @@ class Params(schema.Section):
 
 
 def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, params: Params) -> str:
-    model, comparison = load(choice).to(device.best()), known.read(choice).of(task)
+    model, comparison = load(choice).to(device.best()), Comparisons.read(choice).of(task)
     pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")

@@ -20,7 +20,7 @@ from polygrain.config.lists import Collage, Lists
 from polygrain.gsp import collage
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE, read_table
+from polygrain.store.image_table import TABLE, read_table
 from polygrain.store.tables import write_csv
 
 

@@ -39,7 +39,7 @@ from polygrain.sources.streams import stream
 from polygrain.sources.streams.ingest import Ingestion
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
-from polygrain.store.collection import TABLE, read_table, write_share
+from polygrain.store.image_table import TABLE, read_table, write_share
 from polygrain.store.rectangle import Shape, largest
 from polygrain.store.tables import write_csv
 

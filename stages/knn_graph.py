@@ -20,7 +20,7 @@ from polygrain.retrieval.approximate import Graph, Index, Recall, choose, neares
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store import arrays
-from polygrain.store.collection import open_train_features, read_tables
+from polygrain.store.image_table import open_train_features, read_tables
 
 
 class Params(schema.Section):

@@ -29,7 +29,7 @@ from polygrain.mpcl.pretraining.moco_v3 import MocoV3Params
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.mpcl.pretraining.run import FrameworkParams, Plan, pretrain
 from polygrain.runner import command, outputs
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 

@@ -28,7 +28,7 @@ from polygrain.mpcl.trainable import TrainableEncoder
 from polygrain.retrieval.metrics import query_metrics
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import Collection, open_pixels, read_share, read_table, read_tables
+from polygrain.store.image_table import ImageTable, open_pixels, read_share, read_table, read_tables
 from polygrain.training import checkpoint
 
 PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
@@ -87,7 +87,7 @@ def read_shares(images: Path, params: Params) -> Shares:
     return {share: probe.find_listed(stored, paths) for share, paths in lists.items() if paths is not None}
 
 
-def labels_of(collection: Collection, task: str) -> tuple[np.ndarray, np.ndarray]:
+def labels_of(collection: ImageTable, task: str) -> tuple[np.ndarray, np.ndarray]:
     """The labels of a task's images, and which train."""
     own = collection.tasks == task
     return collection.labels[own], collection.is_train[own]
@@ -96,7 +96,7 @@ def labels_of(collection: Collection, task: str) -> tuple[np.ndarray, np.ndarray
 def probe_task(
     folder: Path,
     pixels: arrays.Reader,
-    collection: Collection,
+    collection: ImageTable,
     task: str,
     params: Params,
     seed: int,

@@ -23,7 +23,7 @@ from polygrain.report import page
 from polygrain.runner import command, outputs
 from polygrain.sources.datasets import counts
 from polygrain.sources.datasets.addresses import SOURCES
-from polygrain.store import collection
+from polygrain.store import image_table
 from polygrain.store.tables import read_parquet
 
 COUNTS = ("train_classes", "train_images", "test_classes", "test_images")
@@ -47,7 +47,7 @@ def count_rows(images: Path, lists: Lists) -> list[dict]:
     """
     rows = []
     for name, task in lists.tasks.items():
-        table = collection.read_table(images / name)
+        table = image_table.read_table(images / name)
         is_train = np.array([split == "train" for split in table["split"].to_pylist()], dtype=bool)
         labels = table["label"].to_numpy()
         ours = {}

@@ -24,7 +24,7 @@ from polygrain.config.lists import Lists
 from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import open_train_features, read_tables
+from polygrain.store.image_table import open_train_features, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 

@@ -21,8 +21,8 @@ from polygrain.encoder.model import load
 from polygrain.retrieval.approximate import nearest_others
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
 from polygrain.store.graphs import search_of, turnover
+from polygrain.store.image_table import open_pixels, read_tables
 
 
 class Params(schema.Section):

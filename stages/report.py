@@ -46,7 +46,7 @@ from polygrain.report import page
 from polygrain.report.visible import visible
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from polygrain.store.tables import read_csv, write_csv
 from polygrain.training.history import read_history
 

@@ -26,7 +26,7 @@ from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import noise
 from polygrain.selection.seen import Seen
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.store.tables import write_csv
 
 

@@ -16,7 +16,7 @@ from polygrain.fisher.granularities import read_basis, write_scatter
 from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 from polygrain.store.joined import Joined
 
 

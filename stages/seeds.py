@@ -21,9 +21,9 @@ from pydantic import Field
 
 from polygrain.clustering import sampled
 from polygrain.clustering.seeding import seed_order
-from polygrain.comparing.comparison import Comparison, mean_of
-from polygrain.comparing.smoothing import Smoothing
-from polygrain.comparing.smoothing_choice import NONE
+from polygrain.collection.postprocessing.comparison import Comparison, mean_of
+from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.collection.postprocessing.strength import NONE
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows
 from polygrain.compute.vectors import as_vectors, unit_rows
@@ -34,7 +34,7 @@ from polygrain.fisher.granularities import write_basis
 from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
-from polygrain.store.collection import open_train_features, read_tables
+from polygrain.store.image_table import open_train_features, read_tables
 from polygrain.store.joined import Joined
 
 # By which features are smoothed before they are clustered.

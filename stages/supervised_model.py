@@ -23,7 +23,7 @@ from polygrain.encoder.prepare import restore
 from polygrain.grappa import classification
 from polygrain.grappa.random_sets import insert_random
 from polygrain.runner import command, outputs
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.training import checkpoint
 from polygrain.training.history import write_history
 

@@ -23,7 +23,7 @@ from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from polygrain.store.rectangle import Shape
 
 

@@ -32,7 +32,7 @@ SHARED = {
     "losses": ("compute", "config"),
     "encoder": ("compute", "config", "runner", "store"),
     "fisher": ("clustering", "compute", "retrieval", "store"),
-    "comparing": ("compute", "config", "retrieval", "store"),
+    "collection": ("compute", "config", "encoder", "fisher", "retrieval", "runner", "sources", "store"),
     "selection": ("clustering", "compute", "config", "encoder", "fisher", "retrieval", "runner", "store"),
     "training": ("compute", "config", "runner", "store"),
     "report": (),

@@ -9,9 +9,9 @@ import torch
 from timm.layers import PatchEmbed
 from torch.nn.modules.module import register_module_forward_hook
 
-from polygrain.app.gallery import read as gallery_of
-from polygrain.comparing import known
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.collection import read as gallery_of
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
@@ -23,7 +23,7 @@ from polygrain.selection.candidates.judges import Judge
 from polygrain.selection.candidates.trial import measure
 from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views, neighbours
 from polygrain.selection.seen import Seen, read
-from polygrain.store.collection import open_pixels, read_table, read_tables
+from polygrain.store.image_table import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
 from tests.helpers.settings import comparing
 from tests.helpers.small import (
@@ -240,7 +240,7 @@ def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name
 def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(models, tmp_path, monkeypatch):
     """The answers of gallery and evaluation are those of vectors less the mean of the searched images."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("polygrain.comparing.comparison.FEWEST", 20)
+    monkeypatch.setattr("polygrain.collection.postprocessing.comparison.FEWEST", 20)
     images = write_images(tmp_path / "images")
     smoothing = SETTINGS.model_copy(
         update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
@@ -249,7 +249,7 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     folders = see(images, models, tmp_path / "seen", settings)
     given = {"params": settings, "smoothing": smoothing, "lists": lists()}
     choice.main(images, *folders, tmp_path / "choice", **given)
-    model, says = load(tmp_path / "choice"), known.read(tmp_path / "choice")
+    model, says = load(tmp_path / "choice"), Comparisons.read(tmp_path / "choice")
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
     vectors = embed(model, pixels, np.arange(len(collection.tasks)), 16, "float32", "")
     dots = collection.tasks == "dots"

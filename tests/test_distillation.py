@@ -5,7 +5,7 @@ import torch
 from polygrain.encoder.model import load
 from polygrain.selection.criterion import embed_carefully
 from polygrain.store import work
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from stages import distillation
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretended_gpu import steps_counted

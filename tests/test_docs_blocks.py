@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from polygrain.comparing.comparison import choose
+from polygrain.collection import file as embeddings
+from polygrain.collection.postprocessing.comparison import choose
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, save
-from polygrain.store import embeddings
 from tests.helpers.docs_text import PAGES, Block, blocks, name
 from tests.helpers.project import copy_project
 

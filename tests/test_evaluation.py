@@ -7,14 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from polygrain.comparing import comparison
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.smoothing import Smoothing
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.postprocessing import comparison
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load
 from polygrain.store import arrays
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 from polygrain.store.mapped_rows import Reader
 from stages import evaluation
 from stages.evaluation import Params, main, measure_attention, raw_pixels

@@ -7,7 +7,7 @@ import torch
 from polygrain.encoder.model import load, save
 from polygrain.encoder.stored import backbone_digest
 from polygrain.store import arrays
-from polygrain.store.collection import open_features
+from polygrain.store.image_table import open_features
 from stages.features import Params, main, write
 from tests.helpers.small import write_encoder, write_images, write_model
 

@@ -3,15 +3,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.app.gallery import read, read_of
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.known import Known
-from polygrain.comparing.smoothing import Smoothing
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.collection import read, read_of
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
-from polygrain.store.collection import open_pixels
+from polygrain.store.image_table import open_pixels
 from stages.gallery import Params, main
 from tests.helpers.small import run_features, write_encoder, write_images
 
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> Path:
 
 
 def run(world: Path, output: Path, comparison: Comparison) -> str:
-    Known({"dots": comparison}).write(world / "choice")
+    Comparisons({"dots": comparison}).write(world / "choice")
     folders = world / "images/dots", world / "choice", world / "features/dots"
     return main(*folders, output, task="dots", params=PARAMS)
 

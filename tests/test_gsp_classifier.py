@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 from polygrain.gsp.folds.images import read_images
 from polygrain.gsp.folds.trunk import Backbone, load
 from polygrain.store import work
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
 from tests.helpers.keys import assert_key_follows

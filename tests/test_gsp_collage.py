@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from stages.gsp_collage import Params, main
 from tests.helpers.small import lists, write_images
 

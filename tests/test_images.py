@@ -13,7 +13,7 @@ from polygrain.sources.datasets import counts
 from polygrain.sources.folder import FolderContent
 from polygrain.sources.streams import place
 from polygrain.store import arrays, work
-from polygrain.store.collection import TABLE
+from polygrain.store.image_table import TABLE
 from stages import images
 from tests.helpers import layouts, small, streams
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import open_features, read_tables
+from polygrain.store.image_table import open_features, read_tables
 from stages.knn_graph import Params, main
 from tests.helpers.small import TASKS, lists, store_features, write_features, write_images
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from polygrain.encoder.model import save
-from polygrain.store.collection import read_table, write_share
+from polygrain.store.image_table import read_table, write_share
 from stages import mpcl_probe
 from tests.helpers.keys import assert_key_follows
 from tests.helpers.pretraining_world import VIEW, network

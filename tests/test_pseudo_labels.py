@@ -9,7 +9,7 @@ from polygrain.clustering.lloyd import lloyd
 from polygrain.clustering.seeding import nearest_seeds
 from polygrain.compute.vectors import squared_distances
 from polygrain.store import arrays
-from polygrain.store.collection import open_features, read_tables
+from polygrain.store.image_table import open_features, read_tables
 from stages import seeds
 from stages.pseudo_labels import Params, main
 from tests.helpers.pretended_gpu import pretended_gpu

@@ -8,7 +8,7 @@ from polygrain.encoder.adaptors import fuse
 from polygrain.encoder.config import AdaptorConfig
 from polygrain.encoder.model import load
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from stages.refreshed_graph import Params, main
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_images, write_model
 

@@ -14,7 +14,7 @@ import pytest
 from polygrain.config.lists import Lists
 from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE
+from polygrain.store.image_table import TABLE
 from polygrain.store.tables import read_csv, write_csv
 from stages import report
 from tests.helpers.page import Page, assert_loads_nothing

@@ -4,7 +4,7 @@ import numpy as np
 
 from polygrain.fisher.granularities import read_basis, read_scatters
 from polygrain.store import arrays
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 from polygrain.store.joined import Joined
 from tests.helpers.small import TASKS, cluster, lists, run_features, write_encoder, write_images
 

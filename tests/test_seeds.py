@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from polygrain.clustering.seeding import seed_order
-from polygrain.comparing.smoothing import Smoothing, linked
+from polygrain.collection.postprocessing.diffusion import Smoothing, linked
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval import whitening
 from polygrain.store import arrays
-from polygrain.store.collection import open_features, read_tables
+from polygrain.store.image_table import open_features, read_tables
 from stages.seeds import Params, main
 from tests.helpers.small import TASKS, lists, write_features, write_images
 

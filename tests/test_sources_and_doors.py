@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 from polygrain.app.page import server
 from polygrain.app.page.app import build
-from polygrain.comparing import Comparison
-from polygrain.comparing.known import Known
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.postprocessing import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
 from polygrain.store import arrays, embeddings
@@ -103,7 +103,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         words = {"task": "shoes", "params": params, "lists": lists}
         images.main(raw, data / "images/shoes", **words)
         write_fused(data / "choice")
-        Known({"shoes": Comparison()}).write(data / "choice")
+        Comparisons({"shoes": Comparison()}).write(data / "choice")
         count = len(arrays.open(data / "images/shoes/pixels.zarr"))
         small.store_features(data / "features/shoes", np.eye(count, dtype=np.float32))
         smoothing = gallery.Params(smoothing=SETTINGS)

@@ -7,7 +7,7 @@ from polygrain.encoder.model import load, save
 from polygrain.retrieval import whitening
 from polygrain.selection.criterion import embed_carefully
 from polygrain.store import arrays
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from stages import teacher
 from tests.helpers.settings import reference
 from tests.helpers.small import TASKS, lists, write_encoder, write_images

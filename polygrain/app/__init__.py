@@ -1,6 +1,6 @@
 """A finished model in use: embed, search, export, and the search page."""
 
-from polygrain.app.embedding import embed
-from polygrain.app.gallery import Hit, search
+from polygrain.collection.collection import Hit, search
+from polygrain.collection.embedding import embed
 
 __all__ = ["Hit", "embed", "search"]

@@ -35,8 +35,8 @@ def embed(
     """
     import pyarrow.parquet as pq
 
-    from polygrain.app.embedding import Wanted, rejected_file, write
-    from polygrain.app.listing import find
+    from polygrain.collection.embedding import Wanted, rejected_file, write
+    from polygrain.collection.listing import find
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest

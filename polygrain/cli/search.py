@@ -53,7 +53,7 @@ def search(
 
     Example: polygrain search --page --in embeddings.parquet
     """
-    from polygrain.app.gallery import model_of
+    from polygrain.collection.collection import model_of
     from polygrain.compute import device
     from polygrain.encoder import load
 
@@ -73,11 +73,11 @@ def search(
 def write_duplicates(output: Path, above: float, source: Path, network: "Model", model: Path) -> None:
     from functools import partial
 
-    from polygrain.app import duplicates
-    from polygrain.app.gallery import require_made
+    from polygrain.collection import duplicates
+    from polygrain.collection import file as embeddings
+    from polygrain.collection.collection import require_made
     from polygrain.encoder.digest import digest
     from polygrain.runner.progress import progress
-    from polygrain.store import embeddings
     from polygrain.store.tables import write_csv
 
     name = digest(model)
@@ -95,8 +95,8 @@ def write_duplicates(output: Path, above: float, source: Path, network: "Model",
 def print_nearest(queries: list[Path], source: Path, network: "Model", model: Path, k: int, smooth: bool) -> None:
     import numpy as np
 
-    from polygrain.app import embedding
-    from polygrain.app.gallery import read_of
+    from polygrain.collection import embedding
+    from polygrain.collection.collection import read_of
     from polygrain.encoder.digest import digest
 
     name, vectors = digest(model), np.concatenate([embedding.embed(network, query) for query in queries])
@@ -119,10 +119,10 @@ def serve_page(
     beside: Path | None,
     port: int,
 ) -> None:
-    from polygrain.app.gallery import read_of
     from polygrain.app.page import server
     from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side, encoder_of, same_images
-    from polygrain.app.squares import images_of
+    from polygrain.collection.collection import read_of
+    from polygrain.collection.stored import images_of
     from polygrain.compute import device
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
@@ -148,8 +148,8 @@ def file_of(source: Path, network: "Model", name: str, folder: Path) -> Path:
     """A file of embeddings; a folder or CSV is embedded first, into the cache, where it is not there."""
     import pyarrow.parquet as pq
 
-    from polygrain.app import cache, embedding
-    from polygrain.app.listing import find
+    from polygrain.collection import cache, embedding
+    from polygrain.collection.listing import find
     from polygrain.store.tables import is_parquet
 
     if is_parquet(source):

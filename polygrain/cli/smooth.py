@@ -29,7 +29,7 @@ def smooth(
 
     Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
     """
-    from polygrain.app.vectors import smooth_file
+    from polygrain.collection.vectors import smooth_file
 
     log_here()
     count, said = smooth_file(source, output, alike, column, paths)

@@ -15,7 +15,7 @@ from polygrain.compute.blocks import blocks
 from polygrain.encoder import extract
 from polygrain.encoder.model import Model
 from polygrain.store import arrays
-from polygrain.store.collection import open_outputs
+from polygrain.store.image_table import open_outputs
 
 ROWS = 16_384
 

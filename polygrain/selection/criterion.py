@@ -33,7 +33,7 @@ from polygrain.retrieval import whitening
 from polygrain.retrieval.neighbours import nearest
 from polygrain.runner.progress import progress
 from polygrain.store import arrays
-from polygrain.store.collection import Collection
+from polygrain.store.image_table import ImageTable
 
 # An embedding at 16 times the side costs 256 passes: no look is that careful.
 Scale = Annotated[float, Field(ge=0.1, le=16)]
@@ -105,7 +105,7 @@ class Embedded:
         return Embedded(change(self.plain), [(change(first), change(second)) for first, second in self.pairs])
 
 
-def draw(collection: Collection, count: int, fewest: int, seed: int) -> Sample:
+def draw(collection: ImageTable, count: int, fewest: int, seed: int) -> Sample:
     """Up to `count` training images of each task that has `fewest` of them; none of the others."""
     train = Sample(collection.train, collection.tasks[collection.train])
     generator, kept = np.random.default_rng(seed), [np.empty(0, np.int64)]
@@ -118,7 +118,7 @@ def draw(collection: Collection, count: int, fewest: int, seed: int) -> Sample:
 
 
 def draw_clear(
-    collection: Collection, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
+    collection: ImageTable, encoder: Model, pixels: arrays.Reader, settings: CriterionSettings, seed: int
 ) -> Sample:
     """`draw`, of the tasks that can tell: those in which the encoder finds more images by their views than chance does.
 

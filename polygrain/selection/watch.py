@@ -10,7 +10,7 @@ from polygrain.config.schema import Section
 from polygrain.encoder.model import Model
 from polygrain.selection import criterion
 from polygrain.store import arrays
-from polygrain.store.collection import Collection
+from polygrain.store.image_table import ImageTable
 
 
 class WatchSettings(Section):
@@ -28,7 +28,7 @@ def watcher(
     encoder: Model,
     model: Model,
     pixels: arrays.Reader,
-    collection: Collection,
+    collection: ImageTable,
     settings: criterion.CriterionSettings,
     reference: criterion.Reference,
     watching: WatchSettings,

@@ -11,7 +11,7 @@ from PIL import Image
 from polygrain.sources import folder, installed
 from polygrain.sources.datasets import counts, load
 from polygrain.sources.decode import Picture, decode_all
-from polygrain.store.collection import share_file
+from polygrain.store.image_table import share_file
 from polygrain.store.reading import read_lines
 from polygrain.store.rectangle import Shape, rectangle
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.store.collection import open_outputs
+from polygrain.store.image_table import open_outputs
 
 
 class Joined:

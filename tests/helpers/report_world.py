@@ -12,7 +12,7 @@ from polygrain.config.lists import Lists
 from polygrain.findings.chosen import COLUMNS
 from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE
+from polygrain.store.image_table import TABLE
 from stages import report
 
 PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, better="--encoder larger")

@@ -14,7 +14,7 @@ from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config, Fusion
 from polygrain.encoder.model import Model, load, save
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE
+from polygrain.store.image_table import TABLE
 from stages import features, pseudo_labels, scatter, seeds
 
 TASKS = ("dots", "bars")

@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from polygrain.app.export.program import INPUT
-from polygrain.comparing.comparison import PLAIN, Comparison
+from polygrain.collection.postprocessing.comparison import PLAIN, Comparison
 from polygrain.encoder import Model
 
 MOST = 1e-4  # of any number of an embedding of unit length

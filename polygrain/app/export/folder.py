@@ -8,8 +8,8 @@ from typing import NamedTuple
 from polygrain.app.export import card
 from polygrain.app.export.agreement import difference, onnx_runner, require_agreement, torch_runner
 from polygrain.app.export.program import ONNX, TORCH, has_free_sides, trace, write_onnx, write_torch
-from polygrain.comparing import known
-from polygrain.comparing.comparison import Comparison
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder import load
 from polygrain.runner import outputs
 
@@ -59,7 +59,7 @@ def write(folder: Path, output: Path, uint8: bool = False, task: str | None = No
     """
     require_packages()
     require_free(output)
-    model, comparison = load(folder), known.read(folder).of(task)
+    model, comparison = load(folder), Comparisons.read(folder).of(task)
     about = card.read_about(folder)
     with outputs.folder(output) as made:
         program = trace(model, uint8, comparison.mean)

@@ -22,11 +22,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from polygrain.app import duplicates
-from polygrain.app.gallery import Gallery
-from polygrain.app.listing import outside
 from polygrain.app.page.sides import MOST_SHOWN, Side
-from polygrain.app.squares import Squares
+from polygrain.collection import duplicates
+from polygrain.collection.collection import Gallery
+from polygrain.collection.listing import outside
+from polygrain.collection.stored import Squares
 from polygrain.compute.cores import cores
 from polygrain.retrieval.neighbours import without_self
 from polygrain.sources.decode import opened, picture, upright

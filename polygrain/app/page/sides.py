@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from polygrain.app import cache, embedding
-from polygrain.app.gallery import Gallery, read, read_of
-from polygrain.app.listing import Listing
-from polygrain.app.squares import Images
+from polygrain.collection import cache, embedding
+from polygrain.collection import file as embeddings
+from polygrain.collection.collection import Gallery, read, read_of
+from polygrain.collection.listing import Listing
+from polygrain.collection.stored import Images
 from polygrain.encoder.model import Model
-from polygrain.store import embeddings
 
 # Images that a search begins with, and at most.
 SHOWN, MOST_SHOWN = 24, 60

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 
 
 class Images(NamedTuple):

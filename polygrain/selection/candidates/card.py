@@ -26,12 +26,12 @@ embeddings is how alike their images are, once the mean of their collection is t
 ```python
 import torch
 from PIL import Image
-from polygrain.comparing.known import read
+from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder import load
 
-model, known = load("this folder"), read("this folder")
+model, comparisons = load("this folder"), Comparisons.read("this folder")
 embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))])).numpy()
-query = known.of({task!r}).query(embedding)  # or known.default, for images of another kind
+query = comparisons.of({task!r}).query(embedding)  # or comparisons.default, for images of another kind
 ```
 
 `polygrain embed`, `polygrain search` and `polygrain export` take this folder, and do that themselves.

@@ -21,7 +21,7 @@ from polygrain.selection.candidates.decision import Judged
 from polygrain.selection.criterion import CriterionSettings, Embedded, Reference, Sample
 from polygrain.selection.seen import Seen
 from polygrain.store import arrays
-from polygrain.store.collection import Collection
+from polygrain.store.image_table import ImageTable
 
 Neighbours = dict[str, Int[np.ndarray, "image neighbour"]]
 
@@ -64,7 +64,7 @@ class Judge:
     """
 
     settings: Settings
-    collection: Collection
+    collection: ImageTable
     seen: Seen
     granularities: Granularities
     features: Stored | None = None

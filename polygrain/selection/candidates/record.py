@@ -10,7 +10,7 @@ from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
 from polygrain.selection.candidates.judges import Neighbours, Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
-from polygrain.store.collection import Collection
+from polygrain.store.image_table import ImageTable
 
 CANNOT_TELL = "No task can tell. This is the encoder as it is, the safest candidate."
 
@@ -76,7 +76,7 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
     return rows
 
 
-def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) -> pa.Table:
+def neighbour_table(trial: Trial, chosen: Neighbours, collection: ImageTable) -> pa.Table:
     """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task."""
     rows = collection.rows[trial.sample.rows]
     records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
@@ -90,7 +90,7 @@ def neighbour_table(trial: Trial, chosen: Neighbours, collection: Collection) ->
     return pa.table(records, pa.schema(fields))
 
 
-def summary(trial: Trial, chosen: str, why: list[str], collection: Collection) -> dict[str, Any]:
+def summary(trial: Trial, chosen: str, why: list[str], collection: ImageTable) -> dict[str, Any]:
     """`choice.json`; criteria with the bounds of their 95 % interval over images."""
     parts = trial.sample.parts()
     compared = {}

@@ -6,17 +6,17 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
-from polygrain.app.embedding import write
-from polygrain.app.listing import find
 from polygrain.app.page import server
 from polygrain.app.page.app import build
 from polygrain.cli.search import shown
-from polygrain.comparing import Comparison
-from polygrain.comparing.smoothing import Smoothing
+from polygrain.collection import file as embeddings
+from polygrain.collection.embedding import write
+from polygrain.collection.listing import find
+from polygrain.collection.postprocessing import Comparison
+from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.encoder.digest import digest
 from polygrain.encoder.kept import keeping
 from polygrain.encoder.model import load
-from polygrain.store import embeddings
 from polygrain.store.tables import read_csv
 from tests.helpers.photos import write_fused
 from tests.polygrain.cli.test_embed import run

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from polygrain.collection import file as embeddings
 from polygrain.config.folders import Folder, examine, look, task_names
 from polygrain.sources import look as looking
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.place import File, Location
-from polygrain.store import embeddings
 from tests.helpers import streams
 
 

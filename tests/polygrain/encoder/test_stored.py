@@ -9,7 +9,7 @@ from polygrain.encoder import stored as module
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import open_features
-from polygrain.store.collection import open_pixels
+from polygrain.store.image_table import open_pixels
 from tests.helpers.small import TASKS, adapted, run_features, write_encoder, write_images
 
 ROWS = np.array([90, 3, 3, 0, 47, 48])

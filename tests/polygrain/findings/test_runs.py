@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
 
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.findings import runs
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from stages import evaluation
 from tests.helpers.small import TASKS, lists, write_encoder, write_features, write_images
 

@@ -12,7 +12,7 @@ from polygrain.selection import criterion as module
 from polygrain.selection.criterion import Embedded, Sample, draw, neighbours, recall, score
 from polygrain.store import arrays
 from polygrain.store.coded import Coding
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference
 from tests.helpers.small import CONFIG, TASKS, repeat, write_encoder, write_images
 from tests.helpers.whitened import whitened

@@ -4,7 +4,7 @@ import torch
 from polygrain.encoder.model import load
 from polygrain.selection.criterion import draw, embed_reference, embed_views, mean_over_tasks, neighbours, score
 from polygrain.selection.watch import watcher
-from polygrain.store.collection import open_pixels, read_tables
+from polygrain.store.image_table import open_pixels, read_tables
 from tests.helpers.settings import criterion, reference, watching
 from tests.helpers.small import TASKS, adapted, write_encoder, write_images
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.app.vectors import smooth_file
-from polygrain.store import embeddings
+from polygrain.collection import file as embeddings
+from polygrain.collection.vectors import smooth_file
 from polygrain.store.drafts import drafted
 from polygrain.store.tables import write_csv
 from polygrain.training import checkpoint
@@ -82,7 +82,7 @@ def test_drafted__a_file_on_a_disk_that_is_read_only_is_refused_before_the_work(
 
 def test_smooth_file__a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch) -> None:
     np.save(tmp_path / "in.npy", ROWS[:64])
-    monkeypatch.setattr("polygrain.app.vectors.searched", Mock(side_effect=AssertionError))
+    monkeypatch.setattr("polygrain.collection.vectors.searched", Mock(side_effect=AssertionError))
     (tmp_path / "out").mkdir()
     (tmp_path / "out/s.npy.draft").mkdir()
     with pytest.raises(OSError, match="directory"):

@@ -11,8 +11,8 @@ import pytest
 from PIL import ExifTags, Image
 
 from polygrain.app.export import folder, program
-from polygrain.comparing import Comparison
-from polygrain.comparing.known import Known
+from polygrain.collection.postprocessing import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder import load
 from tests.helpers.small import adapted, write_encoder, write_model
 
@@ -31,7 +31,7 @@ def chosen(tmp_path_factory) -> Path:
     model = adapted(write_encoder(data / "encoder"), ["k4", "k8"], 1, fusion="attention").at_side(48, True)
     model.config = model.config.model_copy(update={"shape": "whole"})
     write_model(model, data / "choice")
-    Known({"a|b": COMPARISON}).write(data / "choice")
+    Comparisons({"a|b": COMPARISON}).write(data / "choice")
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
     (data / "choice/choice.json").write_text(json.dumps(choice))
     (data / "report").mkdir()

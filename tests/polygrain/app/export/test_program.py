@@ -7,7 +7,7 @@ import torch
 from polygrain.app.export import program
 from polygrain.app.export.agreement import MOST, difference, onnx_runner, torch_runner
 from polygrain.app.export.program import ONNX, TORCH, scaling, trace
-from polygrain.comparing import Comparison
+from polygrain.collection.postprocessing import Comparison
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
 

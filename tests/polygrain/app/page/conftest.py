@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.app.embedding import write
-from polygrain.app.gallery import read
-from polygrain.app.listing import find
 from polygrain.app.page.sides import Side, encoder_of, same_images
+from polygrain.collection.collection import read
+from polygrain.collection.embedding import write
+from polygrain.collection.listing import find
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
 

@@ -6,15 +6,15 @@ import pytest
 from PIL import ExifTags, Image
 from starlette.testclient import TestClient
 
-from polygrain.app.embedding import embed
-from polygrain.app.gallery import read
 from polygrain.app.page import app
 from polygrain.app.page.app import Page, build
 from polygrain.app.page.sides import Side
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.smoothing import Smoothing
+from polygrain.collection import file as embeddings
+from polygrain.collection.collection import read
+from polygrain.collection.embedding import embed
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.compute.vectors import unit_rows
-from polygrain.store import embeddings
 
 
 @pytest.fixture

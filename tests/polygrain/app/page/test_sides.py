@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.app.embedding import embed, embed_pictures
-from polygrain.app.gallery import Gallery
 from polygrain.app.page.sides import Side, encoder_of, same_images
-from polygrain.comparing import comparison, known
+from polygrain.collection.collection import Gallery
+from polygrain.collection.embedding import embed, embed_pictures
+from polygrain.collection.postprocessing import comparison, known
 from polygrain.encoder.model import load
 from tests.helpers.pretended_gpu import pretended_gpu
 

@@ -9,7 +9,7 @@ from polygrain.fisher.granularities import Granularities
 from polygrain.selection.candidates.judges import Judge, Settings
 from polygrain.selection.criterion import Embedded, Sample, half_whitened
 from polygrain.selection.seen import Seen
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 from tests.helpers.settings import comparing
 from tests.helpers.small import TASKS, write_images
 

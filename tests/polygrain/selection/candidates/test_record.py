@@ -8,7 +8,7 @@ from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.record import about_layer, about_sides, candidate_rows, neighbour_table, summary
 from polygrain.selection.candidates.trial import Candidate, Trial
 from polygrain.selection.criterion import Sample
-from polygrain.store.collection import read_tables
+from polygrain.store.image_table import read_tables
 from tests.helpers.small import TASKS, write_images
 
 

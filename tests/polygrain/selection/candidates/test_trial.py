@@ -11,7 +11,7 @@ from polygrain.retrieval.whitening import apply
 from polygrain.selection import criterion
 from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.trial import measure
-from polygrain.store.collection import open_pixels
+from polygrain.store.image_table import open_pixels
 from tests.helpers.small import TASKS, write_encoder
 from tests.polygrain.selection.candidates.test_judges import world
 

@@ -10,22 +10,21 @@ import pytest
 import torch
 from PIL import Image
 
-from polygrain.app.embedding import write
 from polygrain.app.export.program import trace
-from polygrain.app.gallery import read, search
-from polygrain.app.listing import find
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.known import Known
-from polygrain.comparing.known import read as read_known
-from polygrain.comparing.smoothing import Smoothing
-from polygrain.comparing.smoothing_choice import SETTINGS
+from polygrain.collection.collection import read, search
+from polygrain.collection.embedding import write
+from polygrain.collection.listing import find
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model, load
 from polygrain.sources.decode import know_heif
 from polygrain.store import arrays
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from stages import evaluation, gallery
 from stages import images as images_stage
 from tests.helpers import icc, small
@@ -93,7 +92,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         photograph(file, small.draw(0, label, rng), label + 1)
     mean = tuple((0.4 * model(torch.from_numpy(pixels).movedim(3, 1)).mean(0)).tolist())
     comparison = Comparison(mean, Smoothing(0.9, 5))
-    Known({TASK: comparison, "bars": Comparison()}, Comparison(mean)).write(data / "choice")
+    Comparisons({TASK: comparison, "bars": Comparison()}, Comparison(mean)).write(data / "choice")
     return World(data, load(data / "choice"), comparison, photos, queries)
 
 
@@ -134,7 +133,7 @@ def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: d
     collection = read(made["gallery"])
     rows, expected = collection.vectors([*range(len(collection))]), world.expected(collection.paths)
     images = [world.model.transform(Image.open(file))[None] for file in world.queries]
-    program = trace(world.model, uint8, read_known(world.choice).of(TASK).mean).module()
+    program = trace(world.model, uint8, Comparisons.read(world.choice).of(TASK).mean).module()
     with torch.inference_mode():
         asked = np.concatenate([program(image if uint8 else image / 255).numpy() for image in images])
     np.testing.assert_allclose(asked @ rows.T, expected, atol=MOST)

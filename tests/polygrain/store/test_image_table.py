@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.store import arrays
-from polygrain.store.collection import TABLE, Collection, open_features, read_tables
+from polygrain.store.image_table import TABLE, ImageTable, open_features, read_tables
 from tests.helpers.small import store_features
 
 
@@ -48,7 +48,7 @@ def test_train_classes__counted_over_all_tasks():
     tasks = np.array(["b", "b", "a", "a", "b"], dtype=object)
     labels = np.array([4, 2, 2, 0, 4])
     is_train = np.array([True, True, True, False, True])
-    collection = Collection(tasks, labels, is_train, ~is_train, ~is_train, np.arange(5))
+    collection = ImageTable(tasks, labels, is_train, ~is_train, ~is_train, np.arange(5))
     assert collection.train_classes().tolist() == [2, 1, 0, 2]  # (a, 2), (b, 2), (b, 4)
     labels[2] = -1
     with pytest.raises(ValueError, match="task a has no labels"):

@@ -10,20 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 
-from polygrain.app import embedding
-from polygrain.app.embedding import Wanted, embed, is_current, rejected_file, write
-from polygrain.app.gallery import read
-from polygrain.app.listing import find
-from polygrain.comparing import comparison as comparing
-from polygrain.comparing import known
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.known import Known
-from polygrain.comparing.smoothing import Smoothing
-from polygrain.comparing.smoothing_choice import Chosen
+from polygrain.collection import embedding
+from polygrain.collection import file as embeddings
+from polygrain.collection.collection import read
+from polygrain.collection.embedding import Wanted, embed, is_current, rejected_file, write
+from polygrain.collection.listing import find
+from polygrain.collection.postprocessing import comparison as comparing
+from polygrain.collection.postprocessing import known
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.collection.postprocessing.strength import Chosen
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load
 from polygrain.sources.decode import FORMATS
-from polygrain.store import embeddings
 
 
 def vectors(file: Path) -> np.ndarray:
@@ -147,7 +147,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
     for module in (embedding, comparing, known):
         monkeypatch.setattr(module, "FEWEST", 24)
-    monkeypatch.setattr(comparing.smoothing_choice, "choose", choose)
+    monkeypatch.setattr(comparing.strength, "choose", choose)
     return asked
 
 
@@ -274,7 +274,7 @@ def test_write__a_task_of_the_model_is_compared_as_the_model_says(fused, photos,
     model, folder = load(fused), tmp_path / "model"
     shutil.copytree(fused, folder)
     one, other = (Comparison(tuple(np.full(24, value).tolist()), Smoothing(0.5, 3)) for value in (0.01, 0.02))
-    Known({"photos": one}, other).write(folder)
+    Comparisons({"photos": one}, other).write(folder)
     for name, expected in (("photos", one), ("others", None), ("few", other)):
         place = photos if name == "photos" else tmp_path / name
         if name == "others":

@@ -31,7 +31,7 @@ TABLE = pa.schema(
 
 
 @dataclass(frozen=True)
-class Collection:
+class ImageTable:
     """One entry per image; `rows` counts within the image's task, and labels are class numbers within it, -1 for none.
 
     `is_train`: what trains. `is_test`: of a class that the protocol `classes` tests. `is_query`: the protocol
@@ -50,9 +50,9 @@ class Collection:
         """The training images of all tasks, as rows of the whole collection."""
         return np.flatnonzero(self.is_train)
 
-    def some(self, rows: np.ndarray) -> "Collection":
+    def some(self, rows: np.ndarray) -> "ImageTable":
         """These rows alone."""
-        return Collection(*(getattr(self, column.name)[rows] for column in fields(self)))
+        return ImageTable(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     def train_classes(self) -> np.ndarray:
         """A class number per training image, counted over all tasks; ValueError if one has no label."""
@@ -74,11 +74,11 @@ def read_table(folder: Path) -> pa.Table:
     return table
 
 
-def read_tables(images: Path, tasks: list[str]) -> Collection:
+def read_tables(images: Path, tasks: list[str]) -> ImageTable:
     """All images of the tasks, in this order; no pixel is read."""
     tables = [read_table(images / task) for task in tasks]
     joined = pa.concat_tables(tables)
-    return Collection(
+    return ImageTable(
         tasks=np.array(joined["task"].to_pylist(), dtype=object),
         labels=joined["label"].to_numpy().astype(np.int64),
         is_train=np.array(joined["trains"].to_pylist(), dtype=bool),
@@ -112,7 +112,7 @@ def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
     return outputs.columns(facts["embedding"])
 
 
-def open_train_features(features: Path, tasks: list[str], collection: Collection) -> Chosen:
+def open_train_features(features: Path, tasks: list[str], collection: ImageTable) -> Chosen:
     """The encoder's features of the training images, in float32, read on demand."""
     return Chosen(open_features(features, tasks), collection.train)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.comparing.comparison import FEWEST, Comparison, choose
-from polygrain.comparing.known import FILE, Known, read
-from polygrain.comparing.smoothing import Smoothing
+from polygrain.collection.postprocessing.comparison import FEWEST, Comparison, choose
+from polygrain.collection.postprocessing.comparisons import FILE, Comparisons, read
+from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.compute.vectors import unit_rows
 
 SHOES = Comparison((0.1, 0.2, 0.3, 0.4), Smoothing(0.9, 10), 6)
-MODEL = Known({"shoes": SHOES, "bags": Comparison((0.4, 0.1, 0.0, 0.0))}, Comparison((0.2, 0.2, 0.1, 0.1)))
+MODEL = Comparisons({"shoes": SHOES, "bags": Comparison((0.4, 0.1, 0.0, 0.0))}, Comparison((0.2, 0.2, 0.1, 0.1)))
 
 
 def vectors(count: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def test_read__gives_what_was_written(tmp_path: Path) -> None:
     MODEL.write(tmp_path)
     assert read(tmp_path) == MODEL
     (tmp_path / FILE).unlink()
-    assert read(tmp_path) == Known({}, Comparison())
+    assert read(tmp_path) == Comparisons({}, Comparison())
 
 
 @pytest.mark.parametrize(

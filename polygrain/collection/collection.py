@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from PIL import Image
 
-from polygrain.app.embedding import embed
-from polygrain.app.listing import STREAMED, absent
-from polygrain.comparing.comparison import PLAIN, Comparison
+from polygrain.collection import file as embeddings
+from polygrain.collection.embedding import embed
+from polygrain.collection.listing import STREAMED, absent
+from polygrain.collection.postprocessing.comparison import PLAIN, Comparison
 from polygrain.encoder.digest import digest
 from polygrain.encoder.kept import digest_of, earlier
 from polygrain.encoder.model import load
-from polygrain.store import embeddings
 from polygrain.store.reading import reading
 from polygrain.store.tables import is_parquet
 

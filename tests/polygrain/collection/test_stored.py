@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.app.listing import Listing
-from polygrain.app.squares import images_of
+from polygrain.collection.listing import Listing
+from polygrain.collection.stored import images_of
 from polygrain.store import arrays
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from tests.helpers.small import write_images
 
 

@@ -15,9 +15,9 @@ from jaxtyping import Float32
 from pydantic import Field, FiniteFloat, TypeAdapter
 from torch import Tensor
 
-from polygrain.comparing import smoothing_choice
-from polygrain.comparing.smoothing import Shown, Smoothing, linked
-from polygrain.comparing.smoothing_choice import NONE, SETTINGS, SmoothingSettings
+from polygrain.collection.postprocessing import strength
+from polygrain.collection.postprocessing.diffusion import Shown, Smoothing, linked
+from polygrain.collection.postprocessing.strength import NONE, SETTINGS, SmoothingSettings
 from polygrain.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
@@ -122,9 +122,9 @@ def choose(
     settings: SmoothingSettings = SETTINGS,
     mean: tuple[float, ...] | None = None,
     front: Front | None = None,
-) -> tuple[Comparison, smoothing_choice.Chosen]:
+) -> tuple[Comparison, strength.Chosen]:
     """How these vectors of a model are to be compared, and what was compared for that; `mean`: None for their own."""
     mean = mean_of(vectors) if mean is None else mean
     by = vectors if front is None else front(vectors)
-    chosen = smoothing_choice.choose(by, settings, alike=alike)
+    chosen = strength.choose(by, settings, alike=alike)
     return Comparison(mean, chosen.smoothing, alike=alike), chosen

@@ -1,6 +1,6 @@
 import numpy as np
 
-from polygrain.app.duplicates import Row, duplicates, graph_of, odd
+from polygrain.collection.duplicates import Row, duplicates, graph_of, odd
 from polygrain.compute.vectors import unit_rows
 
 
@@ -32,7 +32,7 @@ def test_duplicates__all_pairs_of_more_copies_than_neighbours_are_looked_at() ->
 def test_duplicates__of_more_than_can_be_listed_the_most_alike(monkeypatch) -> None:
     vectors = unit_rows(np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32))
     whole = find(vectors, 0.0)
-    monkeypatch.setattr("polygrain.app.duplicates.MOST", 5)
+    monkeypatch.setattr("polygrain.collection.duplicates.MOST", 5)
     assert find(vectors, 0.0)[:5] == whole[:5] and len(find(vectors, 0.0)) <= 10 < len(whole)
 
 

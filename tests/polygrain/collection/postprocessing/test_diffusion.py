@@ -5,8 +5,17 @@ import pytest
 import torch
 from sklearn.semi_supervised import LabelSpreading
 
-from polygrain.comparing import smoothing
-from polygrain.comparing.smoothing import Smoothing, cosines, linked, links, normalised, smoothed, solve, turned_to_link
+from polygrain.collection.postprocessing import diffusion
+from polygrain.collection.postprocessing.diffusion import (
+    Smoothing,
+    cosines,
+    linked,
+    links,
+    normalised,
+    smoothed,
+    solve,
+    turned_to_link,
+)
 from polygrain.compute.vectors import unit_rows
 from polygrain.retrieval.neighbours import nearest
 
@@ -43,7 +52,7 @@ def graph(vectors, k=6, power=3.0):
     ("k", "power", "strength"), [(6, 3.0, 0.9), (6, 1.0, 0.5), (2, 3.0, 0.99), (59, 3.0, 0.9), (6, 3.0, 0.0)]
 )
 def test_smoothed__solves_the_equation(k, power, strength, monkeypatch):
-    monkeypatch.setattr(smoothing, "COLUMNS", 2)
+    monkeypatch.setattr(diffusion, "COLUMNS", 2)
     vectors = rows()
     weights = graph(vectors, k, power)
     expected = plain_weights(vectors, k, power)

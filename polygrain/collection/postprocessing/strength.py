@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from pydantic import Field
 
-from polygrain.comparing.smoothing import Smoothing, cosines, links, smoothed
+from polygrain.collection.postprocessing.diffusion import Smoothing, cosines, links, smoothed
 from polygrain.compute.principal import Principal, largest, principal_components
 from polygrain.compute.vectors import unit_rows
 from polygrain.config.schema import Count, Section

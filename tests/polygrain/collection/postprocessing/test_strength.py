@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from polygrain.comparing import smoothing_choice
-from polygrain.comparing.smoothing import Smoothing, linked
-from polygrain.comparing.smoothing_choice import (
+from polygrain.collection.postprocessing import strength
+from polygrain.collection.postprocessing.diffusion import Smoothing, linked
+from polygrain.collection.postprocessing.strength import (
     SETTINGS,
     SmoothingSettings,
     axes_of,
@@ -16,7 +16,7 @@ from polygrain.comparing.smoothing_choice import (
     neighbourhoods,
 )
 from polygrain.compute.vectors import unit_rows
-from tests.polygrain.comparing.test_smoothing import plain_smoothed, plain_weights
+from tests.polygrain.collection.postprocessing.test_diffusion import plain_smoothed, plain_weights
 
 FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
 
@@ -56,7 +56,7 @@ def test_compare__is_the_share_of_rows_that_both_halves_answer():
 def test_neighbourhoods__are_the_nearest_of_drawn_rows_and_ask_from_within(monkeypatch):
     rows = clusters()
     assert sorted(neighbourhoods(rows, 8, np.random.default_rng(0))) == list(range(180))
-    monkeypatch.setattr(smoothing_choice, "ROWS", 50)
+    monkeypatch.setattr(strength, "ROWS", 50)
     found = neighbourhoods(rows, 8, np.random.default_rng(0)).tolist()
     near = np.argsort(-(rows @ rows[np.random.default_rng(0).choice(180, 5, replace=False)].T), 0)
     assert len(found) == len(set(found)) and set(found) == set(near[:10].ravel().tolist())
@@ -66,11 +66,11 @@ def test_neighbourhoods__are_the_nearest_of_drawn_rows_and_ask_from_within(monke
 def test_choose__above_the_limit_the_choice_and_the_score_stay(monkeypatch):
     rows, labels = nested(kinds=12)
     whole = choose(rows, alike=6).smoothing
-    monkeypatch.setattr(smoothing_choice, "ROWS", 300)
+    monkeypatch.setattr(strength, "ROWS", 300)
     part = choose(rows, alike=6).smoothing
     assert whole.strength and part.strength
     before, after = precision(rows, labels, whole), precision(rows, labels, part)
-    assert after > before - 0.005 and after > precision(rows, labels, smoothing_choice.NONE) + 0.03
+    assert after > before - 0.005 and after > precision(rows, labels, strength.NONE) + 0.03
 
 
 def nested(kinds=6, products=12, photographs=6, dim=40):
@@ -89,14 +89,14 @@ def precision(rows, labels, one, count=6):
 
 def test_choose__products_are_smoothed_by_each_other_where_their_size_is_known():
     rows, labels = nested()
-    before = precision(rows, labels, smoothing_choice.NONE)
+    before = precision(rows, labels, strength.NONE)
     assert precision(rows, labels, choose(rows, alike=6).smoothing) > before + 0.03
 
 
 @pytest.mark.parametrize(("alike", "counts"), [(5, set()), (9, {5}), (20, {5, 10, 20}), (300, {5, 10, 20, 40})])
 def test_choose__no_graph_has_more_neighbours_than_are_alike(monkeypatch, alike, counts):
-    compared, compare = [], smoothing_choice.compare
-    monkeypatch.setattr(smoothing_choice, "compare", lambda *given: compared.append(compare(*given)) or compared[-1])
+    compared, compare = [], strength.compare
+    monkeypatch.setattr(strength, "compare", lambda *given: compared.append(compare(*given)) or compared[-1])
     choose(nested()[0], alike=alike)
     assert {one.neighbours for part in compared for one in part} == counts
 
@@ -106,7 +106,7 @@ def test_choose__what_loses_agreement_among_the_nearest_is_out(monkeypatch):
     at_depth, at_guard = {0.0: 0.5, 0.8: 0.6, 0.9: 0.7}, {0.0: 0.5, 0.8: 0.5, 0.9: 0.4}
     noise = {one: np.array([-1, 0, 1]) * (0.02 + one / 100) for one in at_depth}
     known = {Smoothing(one, 5): np.array([at_depth[one] + noise[one], at_guard[one] + noise[one]]) for one in at_depth}
-    monkeypatch.setattr(smoothing_choice, "compare", lambda *_: known)
+    monkeypatch.setattr(strength, "compare", lambda *_: known)
     assert choose(clusters(), SETTINGS).smoothing.strength == 0.8
     assert choose(clusters(), SETTINGS, alike=30).smoothing.strength == 0.9
 
@@ -133,7 +133,7 @@ def test_choose__the_fewest_images_that_are_allowed():
 def test_choose__the_strongest_of_equals(monkeypatch):
     shares = {0.0: [0.5, 0.6, 0.7], 0.5: [0.6, 0.7, 0.8], 0.9: [0.58, 0.72, 0.79], 0.95: [0.3, 0.4, 0.5]}
     known = {Smoothing(strength, 5): np.array([of, of]) for strength, of in shares.items()}
-    monkeypatch.setattr(smoothing_choice, "compare", lambda *_: known)
+    monkeypatch.setattr(strength, "compare", lambda *_: known)
     assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.9, 5)
     assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
 

@@ -12,9 +12,9 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
-from polygrain.comparing.comparison import FEWEST, directions
-from polygrain.comparing.smoothing import Smoothing, linked
-from polygrain.comparing.smoothing_choice import NONE, choose
+from polygrain.collection.postprocessing.comparison import FEWEST, directions
+from polygrain.collection.postprocessing.diffusion import Smoothing, linked
+from polygrain.collection.postprocessing.strength import NONE, choose
 from polygrain.fisher.estimator import ClusterWhitening, save
 from polygrain.fisher.evidence import agreements
 from polygrain.runner.progress import progress

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from polygrain.app.listing import STREAMED, Listing, fingerprint
+from polygrain.collection.listing import STREAMED, Listing, fingerprint
 from polygrain.sources.decode import Picture
 from polygrain.store import arrays
-from polygrain.store.collection import read_table
+from polygrain.store.image_table import read_table
 from polygrain.store.rectangle import Shape, rectangle
 
 

@@ -3,7 +3,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from polygrain.app import cache
+from polygrain.collection import cache
 
 
 def test_place__by_source_and_model_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

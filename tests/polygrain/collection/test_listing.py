@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.app.listing import find
+from polygrain.collection.listing import find
 
 
 def touch(root: Path, *names: str) -> None:

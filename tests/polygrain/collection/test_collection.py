@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from polygrain import app
-from polygrain.app.embedding import write
-from polygrain.app.gallery import Gallery, located, read, read_of, search
-from polygrain.app.listing import find
-from polygrain.comparing.comparison import Comparison
-from polygrain.comparing.smoothing import Smoothing
+from polygrain.collection import file as embeddings
+from polygrain.collection.collection import Gallery, located, read, read_of, search
+from polygrain.collection.embedding import write
+from polygrain.collection.listing import find
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
-from polygrain.store import embeddings
 
 
 def unit(rows: int, dim: int = 8, seed: int = 0) -> np.ndarray:

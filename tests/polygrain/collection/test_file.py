@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from polygrain.compute.vectors import unit_rows
-from polygrain.store import embeddings
 from polygrain.store.embeddings import metadata, read, write
+
+from polygrain.collection import file as embeddings
+from polygrain.compute.vectors import unit_rows
 
 FACTS = {"model": "abc", "dim": "8", "root": "/photos", "images": "-", "comparison": "{}"}
 

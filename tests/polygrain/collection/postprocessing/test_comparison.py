@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from polygrain.comparing import comparison
-from polygrain.comparing.comparison import Comparison, choose, directions, mean_of
-from polygrain.comparing.smoothing import Smoothing
+from polygrain.collection.postprocessing import comparison
+from polygrain.collection.postprocessing.comparison import Comparison, choose, directions, mean_of
+from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.compute.vectors import unit_rows
-from tests.polygrain.comparing.test_smoothing import plain_smoothed, plain_weights, turned
+from tests.polygrain.collection.postprocessing.test_diffusion import plain_smoothed, plain_weights, turned
 
 ONE = Smoothing(0.8, 4)
 

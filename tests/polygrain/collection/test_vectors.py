@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.app.vectors import read, searched, smooth_file
-from polygrain.comparing.smoothing import linked
-from polygrain.comparing.smoothing_choice import choose
+from polygrain.collection.postprocessing.diffusion import linked
+from polygrain.collection.postprocessing.strength import choose
+from polygrain.collection.vectors import read, searched, smooth_file
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher import ClusterWhitening, load
 

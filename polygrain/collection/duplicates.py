@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from polygrain.comparing.smoothing import Shown, cosines, links, neighbours_of
+from polygrain.collection.postprocessing.diffusion import Shown, cosines, links, neighbours_of
 from polygrain.compute.blocks import blocks_within
 
 NEIGHBOURS = 20

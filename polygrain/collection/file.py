@@ -4,10 +4,10 @@ path        below the folder `root`
 embedding   fixed-size list of float32, of unit length, less the collection's mean
 state       size and times of the image file, where it may change
 sha256      of the image file, by which it is known in another folder
-smoothed    the row smoothed by its neighbours (comparing/smoothing.py), of unit length, if the images are smoothed
+smoothed    the row smoothed by its neighbours (collection/postprocessing/diffusion.py), of unit length, if the images are smoothed
 
 The metadata say which model made it (`model`, a digest, and its `folder`), `dim`, the images' folder (`root`), the
-state of all image files (`images`), and how the rows are compared (`comparison`, JSON of comparing/comparison.py).
+state of all image files (`images`), and how the rows are compared (`comparison`, JSON of collection/postprocessing/comparison.py).
 Relative folders start at the file's.
 """
 

@@ -1,4 +1,4 @@
-"""Embeddings of images: an array of a few, a file (store/embeddings.py) of any number."""
+"""Embeddings of images: an array of a few, a file (collection/file.py) of any number."""
 
 import fcntl
 import json
@@ -18,11 +18,11 @@ import torch
 from jaxtyping import Float32, UInt8
 from PIL import Image
 
-from polygrain.app.listing import fingerprint
-from polygrain.app.squares import Images
-from polygrain.comparing.comparison import FEWEST, Comparison
-from polygrain.comparing.known import Known
-from polygrain.comparing.known import read as read_known
+from polygrain.collection import file as embeddings
+from polygrain.collection.listing import fingerprint
+from polygrain.collection.postprocessing.comparison import FEWEST, Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.collection.stored import Images
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
@@ -32,7 +32,6 @@ from polygrain.encoder.views import centre_crop
 from polygrain.runner.progress import progress
 from polygrain.sources.decode import Picture, decode, decoding, shown
 from polygrain.sources.folder import summary
-from polygrain.store import embeddings
 from polygrain.store.drafts import put, require_writable
 from polygrain.store.reading import reading
 from polygrain.store.rectangle import Unreadable
@@ -174,7 +173,7 @@ def write(
             before = None
         embed_new(model, digest, listing, partial, old, batch)
         hashes, vectors, left = gather(partial, old, before, output, listing, model.dim)
-        known = read_known(folder) if folder else Known()
+        known = Comparisons.read(folder) if folder else Comparisons()
         comparison = compared(known, vectors, listing.root.name, before, wanted, model)
         columns = {"path": list(hashes), "embedding": comparison.plain(vectors)}
         columns |= {"state": [states[path] for path in hashes], "sha256": list(hashes.values())}
@@ -207,7 +206,7 @@ def embed_new(model: Model, digest: str, listing: Images, partial: Path, old: se
 
 
 def compared(
-    known: Known,
+    known: Comparisons,
     vectors: Float32[np.ndarray, "row dim"],
     name: str,
     before: Comparison | None,

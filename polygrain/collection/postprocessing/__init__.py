@@ -1,0 +1,5 @@
+"""How the rows of a collection are compared: less their own mean (centring), and smoothed by diffusion on their graph."""
+
+from polygrain.collection.postprocessing.comparison import Comparison
+
+__all__ = ["Comparison"]
