@@ -9,27 +9,30 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from benchmarks.measure import FULL
 from benchmarks.mixture import hierarchical_mixture
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
-from polygrain.collection import file as embeddings
-from polygrain.collection.collection import Gallery
+from polygrain.collection import Collection
+from polygrain.collection.file import Facts, File, write
+from polygrain.collection.maker import Maker
+from polygrain.collection.postprocessing import Comparison
 
 SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
 BAR_MS = 100
 
 
 def measure(root: Path, rows: int, dim: int) -> None:
-    """Prints one row for queries that are rows of the gallery; no model is asked about these."""
+    """Prints one row for queries that are rows of the collection; no model is asked about these."""
     paths = [f"task{row % 5}/{row}.png" for row in range(rows)]
     for task_name in {path.partition("/")[0] for path in paths}:
         (root / task_name).mkdir(exist_ok=True)
-    gallery, file = Gallery(root, paths, hierarchical_mixture(rows, dim), ""), root / "e.parquet"
-    embeddings.write(file, {"path": ["a.png"], "embedding": np.ones((1, 1), np.float32)})  # which has no smoothed rows
-    page = Page([Side(name, "", torch.nn.Module(), gallery, file) for name in ("encoder", "model")], 0.95)
+    columns = {"path": paths, "searched": hierarchical_mixture(rows, dim)}
+    write(root / "e.parquet", columns, Facts("drawn", dim, Comparison(), root))
+    (root / paths[0]).touch()
+    made = Collection(File(root / "e.parquet"), Maker(root))
+    page = Page([Side(name, "", made) for name in ("encoder", "model")], 0.95)
     asked = np.random.default_rng(0).choice(rows, CLICKS, replace=False).tolist()
     for row in asked:
         (root / paths[row]).touch()

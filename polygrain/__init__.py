@@ -1,14 +1,20 @@
 """The library: each room is a package, imported by its name.
 
-from polygrain import embed, load
+from polygrain import Collection
 
-embeddings = embed(load("profiles/shoes/data/choice"), ["a.jpg", "b.jpg"])
+shoes = Collection.of("my/images", model="profiles/shoes/data/choice")
+hits = shoes.search(["query.jpg"])
 """
 
 import importlib
 from typing import Any
 
-ROOMS = {"embed": "polygrain.app", "load": "polygrain.encoder"}
+ROOMS = {
+    "Collection": "polygrain.collection",
+    "Hit": "polygrain.collection",
+    "embed": "polygrain.collection",
+    "load": "polygrain.encoder",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.collection import file as embeddings
+from polygrain.collection import file
+from polygrain.collection.file import Facts
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
@@ -29,18 +30,21 @@ class Params(schema.Section):
 
 def main(images: Path, choice: Path, features: Path, output: Path, *, task: str, params: Params) -> str:
     model, comparison = load(choice).to(device.best()), Comparisons.read(choice).of(task)
-    pixels, paths = open_pixels(images.parent, [task]), read_table(images)["path"].to_pylist()
+    pixels, table = open_pixels(images.parent, [task]), read_table(images)
+    paths = table["path"].to_pylist()
     stored = open_features(features.parent, [task])
     vectors = embed(model, stored, pixels, np.arange(len(paths)), "gallery")
+    columns = {"path": paths, "searched": comparison.plain(vectors)}
     # Where the originals lie is another place in each clone: a search asks params.yaml.
-    places = {"root": os.path.relpath(images, output), "folder": os.path.relpath(choice, output)}
-    facts = places | {"model": digest(choice), "dim": str(model.dim), "images": "", "comparison": comparison.to_json()}
-    columns = {"path": paths, "embedding": comparison.plain(vectors)}
+    places = {name: Path(os.path.relpath(of, output)) for name, of in (("root", images), ("folder", choice))}
+    facts = Facts(digest(choice), model.dim, comparison, **places, task=task, count=len(paths))
     with outputs.folder(output) as folder:
         if comparison.smoothing.strength and len(paths) > 1:
             shown = partial(progress, description="smooth", unit="part")
-            columns["smoothed"] = comparison.rows(vectors, model.in_front, shown)
-        embeddings.write(folder / "embeddings.parquet", columns, facts)
+            columns["plain"] = columns["searched"]
+            columns["searched"] = comparison.rows(vectors, model.in_front, shown)
+        columns["sha256"] = table["sha256"].to_pylist()
+        file.write(folder / "embeddings.parquet", columns, facts)
     return f"{len(paths):,} images, {comparison}"
 
 

@@ -9,7 +9,7 @@ import torch
 from timm.layers import PatchEmbed
 from torch.nn.modules.module import register_module_forward_hook
 
-from polygrain.collection.collection import read as gallery_of
+from polygrain import Collection
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.compute.vectors import unit_rows
@@ -265,9 +265,9 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         task="dots",
         params=gallery.Params(smoothing=smoothing),
     )
-    plain = gallery_of(tmp_path / "gallery/embeddings.parquet", smooth=False)
+    plain = Collection.open(tmp_path / "gallery/embeddings.parquet")
     expected = unit_rows(vectors[dots] - vectors[searched].mean(0))
-    np.testing.assert_allclose(plain.vectors(np.arange(48)), expected, atol=5e-3)
+    np.testing.assert_allclose(plain.plain, expected, atol=5e-3)
     np.testing.assert_allclose(plain.comparison.query(vectors[dots]), expected, atol=5e-3)
 
     measuring = {"alike": {}, "smoothing": smoothing, "lists": lists(), "params": EVALUATION}

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polygrain.collection.collection import read, read_of
+from polygrain import Collection
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.diffusion import Smoothing
@@ -38,20 +38,19 @@ def test_main__rows_are_as_the_model_compares(world: Path, monkeypatch) -> None:
     message = run(world, Path("data/gallery/dots"), comparison)
     assert message == "48 images, smoothed by 5 neighbours, strength 0.9"
     folder, name, rows = world / "data/gallery/dots", digest(world / "choice"), np.arange(48)
-    plain = read_of(folder / "embeddings.parquet", name, world / "choice", smooth=False)
-    smoothed = read(folder / "embeddings.parquet")
+    made = Collection.open(folder / "embeddings.parquet")
     model = load(world / "choice")
     vectors = embed(model, open_pixels(world / "images", ["dots"]), rows, 16, "float32", "test")
-    np.testing.assert_allclose(plain.vectors(rows), comparison.query(vectors), atol=1e-3)
-    np.testing.assert_allclose(smoothed.vectors(rows), comparison.rows(vectors), atol=2e-3)
-    assert plain.paths[9] == "1/1.png" and plain.root.resolve() == world / "images/dots"
+    np.testing.assert_allclose(made.plain, comparison.query(vectors), atol=1e-3)
+    np.testing.assert_allclose(made.rows, comparison.rows(vectors), atol=2e-3)
+    assert made.paths[9] == "1/1.png" and made.root.resolve() == world / "images/dots"
+    assert made.comparison == comparison and made.facts.task == "dots" and made.facts.model == name
     for path in ("my/dots", "/elsewhere"):  # as each clone has it, now
         (world / "params.yaml").write_text(f"paths: {{dots: {path}}}\n")
-        assert read(Path("data/gallery/dots/embeddings.parquet")).root.absolute() == world / path
-    assert smoothed.comparison == comparison
+        assert Collection.open("data/gallery/dots/embeddings.parquet").root.absolute() == world / path
 
 
 def test_main__unsmoothed_images_are_plain(world: Path) -> None:
     assert "plain" in run(world, world / "out", Comparison())
-    plain = read_of(world / "out/embeddings.parquet", digest(world / "choice"), Path("choice"))
-    assert len(plain) == 48 and plain.comparison.is_plain
+    plain = Collection.open(world / "out/embeddings.parquet")
+    assert len(plain) == 48 and plain.comparison.is_plain and not plain.is_smoothed

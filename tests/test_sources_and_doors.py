@@ -15,12 +15,13 @@ from starlette.testclient import TestClient
 
 from polygrain.app.page import server
 from polygrain.app.page.app import build
+from polygrain.collection.file import File
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
-from polygrain.store import arrays, embeddings
+from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import gallery, images
 from tests import test_images
@@ -126,7 +127,7 @@ def said(world: World, monkeypatch: pytest.MonkeyPatch, *words: object) -> str |
 
 def test_new_and_run__the_same_images_of_every_source(world: World) -> None:
     assert sum(world.found.classes.values()) == 12 and len(world.found.classes) == 3
-    assert len(world.names) == 12 and embeddings.read(world.file).paths == world.names
+    assert len(world.names) == 12 and File(world.file).paths() == world.names
 
 
 def test_embed__a_folder_or_one_sentence(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,1 @@
-"""A finished model in use: embed, search, export, and the search page."""
-
-from polygrain.collection.collection import Hit, search
-from polygrain.collection.embedding import embed
-
-__all__ = ["Hit", "embed", "search"]
+"""A finished model in use: the search page, the export, new profiles, the papers' pages."""

@@ -19,6 +19,9 @@ def embed(
     alike: Annotated[
         int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="compare the images as this task of the model, wherever they are")
+    ] = None,
     anew: Annotated[
         bool, typer.Option("--choose", help="choose anew how images are compared, not as in an earlier file")
     ] = False,
@@ -33,26 +36,12 @@ def embed(
 
     Example: polygrain embed my/images -o embeddings.parquet --model profiles/shoes/data/choice
     """
-    import pyarrow.parquet as pq
-
-    from polygrain.collection.embedding import Wanted, rejected_file, write
-    from polygrain.collection.listing import find
-    from polygrain.compute import device
-    from polygrain.encoder import load
-    from polygrain.encoder.digest import digest
+    from polygrain.collection.collection import Collection
+    from polygrain.collection.maker import Maker
 
     log_here()
-    if output.suffix != ".parquet":
-        raise ValueError(f"{output} does not end in .parquet")
-    if output.is_dir():
-        raise ValueError(f"{output} is a folder: name a file")
-    if not output.parent.is_dir():
-        raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
-    network, name = load(require_model(model)), digest(model)
-    listing = find(source)
-    write(network.to(device.best()), name, listing, output, batch, smooth, Wanted(alike, anew), model)
-    rows = pq.read_metadata(output).num_rows
-    left = len(listing.paths) + len(listing.rejected) - rows
-    typer.echo(f"{output}: {rows:,} embeddings of {network.dim} numbers, by model {name}")
-    if left:
-        typer.echo(f"{rejected_file(output)}: {left:,} entries that were left out, with the reasons")
+    maker = Maker(require_model(model))
+    found = Collection.of(source, maker, file=output, task=task, alike=alike, choose=anew, smooth=smooth, batch=batch)
+    typer.echo(f"{output}: {len(found):,} rows of {found.facts.dim} numbers, by model {maker.digest}")
+    if left := found.left_out:
+        typer.echo(f"{found.left_out_file}: {len(left):,} entries that were left out, with the reasons")

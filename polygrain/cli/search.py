@@ -1,5 +1,6 @@
 """`polygrain search`: the images of a folder that are most like a query, in the terminal or on a page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,8 @@ import typer
 from polygrain.cli.options import MODEL, log_here, require_model
 
 if TYPE_CHECKING:
-    from polygrain.encoder.model import Model
+    from polygrain.app.page.sides import Side
+    from polygrain.collection.collection import Collection
 
 
 def search(
@@ -20,6 +22,9 @@ def search(
     model: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help=f"a model folder; without it the one that made FILE, or {MODEL}"),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="where the images of FILE are now, if they have moved")
     ] = None,
     k: Annotated[
         int | None, typer.Option("-k", min=1, max=1000, help="images shown for each query: 10, on the page 24")
@@ -53,112 +58,74 @@ def search(
 
     Example: polygrain search --page --in embeddings.parquet
     """
-    from polygrain.collection.collection import model_of
-    from polygrain.compute import device
-    from polygrain.encoder import load
-
     log_here()
     if bool(query) + page + bool(duplicates) != 1:
         raise ValueError("give image files to search for, or --page to search in the browser, or --duplicates")
-    model = require_model(model_of(source, model))
-    network = load(model).to(device.best())
-    if duplicates:
-        write_duplicates(duplicates, above, source, network, model)
-    elif page:
-        serve_page(source, network, model, k, smooth, above, beside, port)
+    if page:
+        from polygrain.app.page import server
+
+        listening = server.listen(port)  # before the work that may take long
+        server.run(listening, sides_of(opened(source, model, root), k, smooth, beside), above)
+    elif duplicates:
+        write_duplicates(duplicates, above, opened(source, model, root))
     else:
-        print_nearest(query or [], source, network, model, k or 10, smooth)
+        print_nearest(query or [], opened(source, model, root, query or []), k or 10, smooth)
 
 
-def write_duplicates(output: Path, above: float, source: Path, network: "Model", model: Path) -> None:
-    from functools import partial
+def opened(source: Path, model: Path | None, root: Path | None, queries: Sequence[Path] = ()) -> "Collection":
+    """The collection in a file; a folder or CSV is embedded first, where that is not in the cache.
 
-    from polygrain.collection import duplicates
-    from polygrain.collection import file as embeddings
-    from polygrain.collection.collection import require_made
-    from polygrain.encoder.digest import digest
-    from polygrain.runner.progress import progress
-    from polygrain.store.tables import write_csv
-
-    name = digest(model)
-    table = embeddings.read(file_of(source, network, name, model))
-    require_made(source, table.model, table.root, name, model)
-    graph = duplicates.graph_of(table.vectors, partial(progress, description="neighbours", unit="part"))
-    pairs, odd = duplicates.duplicates(table.vectors, graph, above), duplicates.odd(graph)
-    named = [(row.kind, row.cosine, table.paths[row.image], table.paths[row.other]) for row in pairs + odd]
-    write_csv(output, [("kind", "cosine", "path", "other"), *named])
-    more = " and more" if len(pairs) >= duplicates.MOST else ""
-    closest = f" (the closest two have {graph.closest:.3f})" if graph.closest is not None and not pairs else ""
-    typer.echo(f"{output}: {len(pairs):,} pairs{more} from a cosine of {above:g}{closest}, {len(odd):,} odd images")
-
-
-def print_nearest(queries: list[Path], source: Path, network: "Model", model: Path, k: int, smooth: bool) -> None:
-    import numpy as np
-
-    from polygrain.collection import embedding
-    from polygrain.collection.collection import read_of
-    from polygrain.encoder.digest import digest
-
-    name, vectors = digest(model), np.concatenate([embedding.embed(network, query) for query in queries])
-    gallery = read_of(file_of(source, network, name, model), name, model, smooth)
-    if not gallery.comparison.is_plain:
-        typer.echo(f"{len(gallery):,} images, {gallery.comparison} (--no-smooth: plain)", err=True)
-    for file, scores, rows in zip(queries, *gallery.search(gallery.comparison.query(vectors), k), strict=True):
-        typer.echo(f"{file}\nrank   score  path" if len(queries) > 1 else "rank   score  path")
-        for rank, (score, row) in enumerate(zip(scores, rows, strict=True), 1):
-            typer.echo(f"{rank:>4}  {score:6.3f}  {shown(gallery.paths[row])}")
-
-
-def serve_page(
-    source: Path,
-    network: "Model",
-    model: Path,
-    k: int | None,
-    smooth: bool,
-    above: float,
-    beside: Path | None,
-    port: int,
-) -> None:
-    from polygrain.app.page import server
-    from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side, encoder_of, same_images
-    from polygrain.collection.collection import read_of
-    from polygrain.collection.stored import images_of
-    from polygrain.compute import device
-    from polygrain.encoder import load
-    from polygrain.encoder.digest import digest
-
-    name, other = digest(model), load(beside).to(device.best()) if beside else encoder_of(network)
-    # Before the work that may take long.
-    listening = server.listen(port)
-    file = file_of(source, network, name, model)
-    own = read_of(file, name, model, smooth=False)
-    images = images_of(file, own.root, own.paths)
-    sides = [Side("model", str(model), network, own, file, smooth, min(k or SHOWN, MOST_SHOWN), images)]
-    if other is not None:
-        # The encoder is plain, less its own mean as the model's rows are; another model as it would be used.
-        label, what, key = "encoder", "alone, with the model's input", f"{name}-encoder"
-        if beside:
-            label, what, key = beside.name, str(beside), digest(beside)
-        same = same_images(own, other, key, bool(beside), images, beside)
-        sides.insert(0, Side(label, what, other, *same, smooth))
-    server.run(listening, sides, above)
-
-
-def file_of(source: Path, network: "Model", name: str, folder: Path) -> Path:
-    """A file of embeddings; a folder or CSV is embedded first, into the cache, where it is not there."""
-    import pyarrow.parquet as pq
-
-    from polygrain.collection import cache, embedding
+    `queries` are embedded before it, so that one that cannot be read is told at once.
+    """
+    from polygrain.collection.collection import Collection
     from polygrain.collection.listing import find
+    from polygrain.collection.maker import Maker
     from polygrain.store.tables import is_parquet
 
-    if is_parquet(source):
-        return source
-    listing, file = find(source), cache.place(source, name)
-    embedding.write(network, name, listing, file, smooth=True, folder=folder)
-    if left := len(listing.paths) + len(listing.rejected) - pq.read_metadata(file).num_rows:
-        typer.echo(f"{left:,} entries of {source} are left out: {embedding.rejected_file(file)} lists them", err=True)
-    return file
+    if is_parquet(source) or not source.exists():
+        return Collection.open(source, model, root)
+    images, maker = find(source), Maker(require_model(model or Path(MODEL)))
+    for query in queries:
+        maker.embed(query)
+    found = Collection.of(images, maker)
+    if left := found.left_out:
+        typer.echo(f"{len(left):,} entries of {source} are left out: {found.left_out_file} lists them", err=True)
+    return found
+
+
+def write_duplicates(output: Path, above: float, collection: "Collection") -> None:
+    from polygrain.collection.duplicates import MOST
+    from polygrain.store.tables import write_csv
+
+    paths, pairs, odd = collection.paths, collection.near_duplicates(above), collection.odd()
+    named = [(one.kind, one.cosine, paths[one.image], paths[one.other]) for one in pairs + odd]
+    write_csv(output, [("kind", "cosine", "path", "other"), *named])
+    more, closest = " and more" if len(pairs) >= MOST else "", collection.graph.closest
+    said = f" (the closest two have {closest:.3f})" if closest is not None and not pairs else ""
+    typer.echo(f"{output}: {len(pairs):,} pairs{more} from a cosine of {above:g}{said}, {len(odd):,} odd images")
+
+
+def print_nearest(queries: list[Path], collection: "Collection", k: int, smooth: bool) -> None:
+    if smooth and collection.is_smoothed:
+        typer.echo(f"{len(collection):,} images, {collection.comparison} (--no-smooth: plain)", err=True)
+    for file, hits in zip(queries, collection.search(queries, k, smooth), strict=True):
+        typer.echo(f"{file}\nrank   score  path" if len(queries) > 1 else "rank   score  path")
+        for rank, hit in enumerate(hits, 1):
+            typer.echo(f"{rank:>4}  {hit.score:6.3f}  {shown(hit.path)}")
+
+
+def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path | None) -> "list[Side]":
+    """The collection; before it the same images by another model, or plain by the encoder that it was made of."""
+    from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side
+    from polygrain.collection.maker import Maker
+
+    sides = [Side("model", str(collection.maker), collection, smooth, min(k or SHOWN, MOST_SHOWN))]
+    if beside:
+        sides.insert(0, Side(beside.name, str(beside), collection.by(Maker(beside), smooth=True), smooth))
+    elif encoder := collection.maker.encoder():
+        # Less its own mean, as the model's rows are.
+        sides.insert(0, Side("encoder", "alone, with the model's input", collection.by(encoder), smooth))
+    return sides
 
 
 def shown(path: str) -> str:

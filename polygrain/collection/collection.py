@@ -1,157 +1,228 @@
-"""Images by their embeddings: a file that `polygrain embed` wrote, behind a faiss index."""
+"""A collection: images, how they are compared, and the model that made their rows.
+
+shoes = Collection.of("my/images", model="profiles/shoes/data/choice")
+shoes.search(["query.jpg"], k=10)  # for each query the images most like it
+shoes = shoes.update()  # what is new, changed or gone
+"""
 
 import os
+from collections.abc import Iterable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import faiss
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
-from PIL import Image
+from jaxtyping import Float32
 
-from polygrain.collection import file as embeddings
-from polygrain.collection.embedding import embed
-from polygrain.collection.listing import STREAMED, absent
-from polygrain.collection.postprocessing.comparison import PLAIN, Comparison
-from polygrain.encoder.digest import digest
-from polygrain.encoder.kept import digest_of, earlier
-from polygrain.encoder.model import load
-from polygrain.store.reading import reading
-from polygrain.store.tables import is_parquet
+from polygrain.collection import cache, maker
+from polygrain.collection.asked import NOTHING, Asked
+from polygrain.collection.duplicates import Graph, Pair, duplicates, graph_of, odd
+from polygrain.collection.embedding import BATCH, Given
+from polygrain.collection.file import STREAMED, File
+from polygrain.collection.index import Index
+from polygrain.collection.listing import Listing, absent, find
+from polygrain.collection.maker import Maker
+from polygrain.collection.postprocessing.comparison import Comparison
+from polygrain.collection.stored import Images, located, stored_beside
+from polygrain.collection.update import is_smoothed, rejected_file, update
+from polygrain.runner.progress import progress
+from polygrain.store.tables import read_csv
 
-DEFAULT = "data/choice"
+Rows = Float32[np.ndarray, "row dim"]
+Place = str | os.PathLike[str]
+# Images whose bytes prove that a folder is the one that was embedded.
+CHECKED = 20
 
 
 class Hit(NamedTuple):
-    """An image of a gallery, and the cosine of its embedding to the query's."""
+    """An image of a collection, and the cosine of its row and the query's."""
 
     score: float
     path: str
 
 
-class Gallery:
-    """Embeddings `row dim` of unit length, a path below `root` for each, and the digest of the model that made them.
+class Collection:
+    """Rows of unit length, a path for each, and what is known of them; nothing of it changes.
 
-    `tasks`: for each row the number of its first folder among `task_names`. `comparison`: how the rows are compared.
+    `facts` say how the rows are compared, `maker` is the model; `paths` are below `root`.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        paths: list[str],
-        vectors: Float32[np.ndarray, "row dim"],
-        digest: str,
-        comparison: Comparison = PLAIN,
-    ) -> None:
-        self.root, self.paths, self.digest, self.comparison = root, paths, digest, comparison
-        self.index = faiss.IndexFlatIP(vectors.shape[1])
-        self.index.add(vectors)
-        tasks = [path.partition("/")[0] if "/" in path else "" for path in paths]
-        self.task_names = sorted(set(tasks))
-        number = {name: i for i, name in enumerate(self.task_names)}
-        self.tasks = np.fromiter((number[task] for task in tasks), np.int64, len(tasks))
+    def __init__(self, file: File, made_by: Maker, root: Path | None = None) -> None:
+        self.file, self.facts, self.maker = file, file.facts, made_by
+        self.comparison: Comparison = file.comparison
+        self.root = root or located(file)
+
+    @classmethod
+    def of(
+        cls,
+        images: Place | Images,
+        model: Place | Maker = maker.DEFAULT,
+        *,
+        file: Place | None = None,
+        task: str | None = None,
+        alike: int | None = None,
+        choose: bool = False,
+        smooth: bool = True,
+        batch: int = BATCH,
+    ) -> "Collection":
+        """The collection of the images below a folder, or of those that a CSV names, by a model; embeds what is new.
+
+        It is kept in `file`, a .parquet, or in your cache folder. `alike`: about how many images show the same thing.
+        `task`: one of the model's, as which the images are compared. Both stay as they were said before, until they
+        are said anew; `choose`: choose anew what is chosen. ValueError where no image can be read.
+        """
+        made_by = model if isinstance(model, Maker) else Maker(Path(model))
+        output = None if file is None else Path(file)
+        if output is not None:
+            require_parquet(output)
+        given = find(Path(images)) if isinstance(images, str | os.PathLike) else images
+        output = output or cache.place(given.source or given.root, made_by.digest)
+        update(made_by, given, output, Asked(task, alike, choose, smooth), batch)
+        return cls(File(output), made_by)
+
+    @classmethod
+    def open(cls, file: Place, model: Place | None = None, root: Place | None = None) -> "Collection":
+        """The collection in a file. `model`: its model's folder, if it is not where the file remembers it; `root`: that
+        of the images, if they have moved.
+
+        ValueError where the file is missing, damaged or senseless, and where the model or the images are others.
+        """
+        place = Path(file)
+        if not place.exists():
+            given = f"give a folder of images, or what `polygrain embed` wrote; {STREAMED}"
+            raise ValueError(f"{place} {absent(place)}: {given}")
+        opened = File(place)
+        made_by = maker.of_file(place, opened.facts, None if model is None else Path(model))
+        if root is not None:
+            require_same_images(opened, Path(root))
+        return cls(opened, made_by, None if root is None else Path(root).resolve())
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return self.file.count
 
-    def vectors(self, rows: list[int] | Int64[np.ndarray, " query"]) -> Float32[np.ndarray, "query dim"]:
-        """The embeddings of some rows."""
-        return self.index.reconstruct_batch(np.asarray(rows, np.int64))
+    def __repr__(self) -> str:
+        return f"<Collection of {len(self):,} rows in {self.file.place}, by {self.maker}, {self.comparison}>"
 
-    def search(
-        self, queries: Float32[np.ndarray, "query dim"], k: int, among: Bool[np.ndarray, " row"] | None = None
-    ) -> tuple[Float32[np.ndarray, "query rank"], Int64[np.ndarray, "query rank"]]:
-        """Scores and rows of the k nearest, or of all `among` which to look where they are fewer; nearest first."""
-        k = min(k, len(self) if among is None else int(among.sum()))
-        if k == 0:
-            return np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-        # Even where all rows are chosen: for one query faiss is three times as fast with a choice as without.
-        bits = None if among is None else np.packbits(among, bitorder="little")
-        chosen = faiss.IDSelectorAll() if bits is None else faiss.IDSelectorBitmap(bits)
-        # Once faiss.contrib.torch_utils is imported (pytorch-metric-learning does so), `search` takes no parameters.
-        search = getattr(self.index, "search_numpy", self.index.search)
-        scores, rows = search(np.ascontiguousarray(queries), k, params=faiss.SearchParameters(sel=chosen))
-        order = np.lexsort((rows, -scores), axis=1)
-        return np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+    @cached_property
+    def paths(self) -> list[str]:
+        return self.file.paths()
+
+    @property
+    def rows(self) -> Rows:
+        """The rows as they are searched, for an index or a database of your own."""
+        return self.file.rows("searched")
+
+    @property
+    def plain(self) -> Rows:
+        """The rows as they ask, not smoothed: smoothed ones know their neighbours already."""
+        return self.file.rows("plain")
+
+    @cached_property
+    def index(self) -> Index:
+        return Index(self.rows)
+
+    @cached_property
+    def plain_index(self) -> Index:
+        return Index(self.plain) if self.is_smoothed else self.index
+
+    def query(self, images: Given | Iterable[Given] | np.ndarray) -> Rows:
+        """Image files, opened images or vectors of the model as they ask, in any index of `rows`."""
+        return self.comparison.query(self.maker.embed(images))
+
+    def search(self, images: Given | Iterable[Given] | np.ndarray, k: int = 10, smooth: bool = True) -> list[list[Hit]]:
+        """For each query the k images most like it, nearest first; queries are as in `query`.
+
+        Without `smooth` among the plain rows.
+        """
+        found = (self.index if smooth else self.plain_index).search(self.query(images), k)
+        return [
+            [Hit(float(score), self.paths[place]) for score, place in zip(*of_one, strict=True)]
+            for of_one in zip(*found, strict=True)
+        ]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The nearest others of each image, by plain rows."""
+        return graph_of(
+            self.plain_index.rows(np.arange(len(self))), partial(progress, description="neighbours", unit="part")
+        )
+
+    def near_duplicates(self, above: float = 0.95) -> list[Pair]:
+        """All pairs of images from a cosine on, the most alike first; of a million pairs no more are looked for."""
+        return duplicates(self.plain_index.rows(np.arange(len(self))), self.graph, above)
+
+    def odd(self) -> list[Pair]:
+        """The images that are like no other, the oddest first, each with its nearest."""
+        return odd(self.graph)
+
+    def update(self, *, choose: bool = False, batch: int = BATCH) -> "Collection":
+        """The collection as its images are now, in the same file: what is new or changed is embedded, what is gone is
+        dropped, and how they are compared is chosen anew where their number has doubled.
+
+        ValueError for a collection that `polygrain run` makes.
+        """
+        if self.file.place.resolve().parent.parent.name == "gallery":
+            raise ValueError(f"{self.file.place} is made by the pipeline: `polygrain run` brings it up to date")
+        root, file = self.root or Path(), self.file.place
+        source = root / self.facts.source.name if self.facts.source else root
+        smooth = self.is_smoothed or not is_smoothed(self.facts, len(self), NOTHING)
+        return Collection.of(source, self.maker, file=file, choose=choose, smooth=smooth, batch=batch)
+
+    def save(self, file: Place) -> None:
+        """Writes the collection to a .parquet, for `Collection.open`, `polygrain search` and any reader of Parquet."""
+        require_parquet(Path(file))
+        self.file.write(Path(file), self.facts)
+
+    @property
+    def is_smoothed(self) -> bool:
+        return self.file.is_smoothed
+
+    @property
+    def left_out_file(self) -> Path:
+        return rejected_file(self.file.place)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The files that have no row, and why."""
+        file = self.left_out_file
+        return {row["path"]: row["reason"] for row in read_csv(file)} if file.exists() else {}
+
+    @cached_property
+    def images(self) -> Images:
+        """The images themselves: files below the root, or as the pipeline stored them. ValueError where neither is
+        there."""
+        if self.root is not None and any((self.root / path).is_file() for path in self.paths):
+            return Listing(self.root, self.paths, {}, self.facts.source)
+        return stored_beside(self.file, self.root, self.paths)
+
+    def by(self, other: Maker, smooth: bool = False) -> "Collection":
+        """The same images in the same order by another model, kept in your cache folder.
+
+        ValueError where images cannot be read any more.
+        """
+        place, alike = cache.place(self.images.root, other.digest), self.facts.comparison.alike
+        found = Collection.of(self.images, other, file=place, alike=alike, smooth=smooth)
+        if found.paths != self.paths:
+            lost = len(self) - len(found)
+            raise ValueError(f"{lost:,} of the images in {self.root} cannot be read any more: embed them anew")
+        return found
 
 
-def read(file: Path, smooth: bool = True) -> Gallery:
-    """The gallery in a file, as its comparison says; without `smooth` of plain rows.
-
-    The file may be anyone's: ValueError where it is missing, damaged or senseless.
-    """
-    plain = embeddings.read(file)
-    with reading(file, embeddings.REMEDY):
-        comparison = Comparison.from_json(plain.comparison)
-        if len(comparison.mean) not in (0, plain.vectors.shape[1]):
-            raise ValueError(f"its mean has {len(comparison.mean)} numbers, an embedding {plain.vectors.shape[1]}")
-    if not smooth or not embeddings.has_smoothed(file):
-        comparison = comparison.unsmoothed()
-    rows = plain.vectors if comparison.is_plain else embeddings.read(file, smoothed=True).vectors
-    return Gallery(located(file, plain.root), plain.paths, rows, plain.model, comparison=comparison)
+def require_same_images(file: File, root: Path) -> None:
+    """ValueError where some images below a folder are not those that have rows in a file."""
+    hashes = list(zip(file.paths(), file.text("sha256"), strict=True))
+    images = Listing(root, [path for path, _ in hashes], {})
+    for path, sha256 in hashes[:: max(1, len(hashes) // CHECKED)]:
+        if images.missing(path) or (sha256 and images.sha256(path) != sha256):
+            anew = f"`polygrain embed {root} -o {file.place}`"
+            raise ValueError(f"{root / path} is not the image that {file.place} has a row of: embed anew, {anew}")
 
 
-def located(file: Path, root: Path) -> Path:
-    """Where the images of a file lie: those of a task's gallery where its graph's params.yaml says, in each clone."""
-    task = Path(os.path.abspath(file)).parent
-    graph = task.parent.parent.parent
-    if task.parent.name != "gallery" or not (values := graph / "params.yaml").is_file():
-        return root
-    from polygrain.config.compose import read_params  # the light install has no need of it
-
-    path = read_params(values).get("paths", {}).get(task.name)
-    return graph / path if path else root
-
-
-def read_of(file: Path, model: str, folder: Path, smooth: bool = True) -> Gallery:
-    """`read`, of a file that the model of this digest and folder made; ValueError where another one did."""
-    gallery = read(file, smooth)
-    require_made(file, gallery.digest, gallery.root, model, folder)
-    return gallery
-
-
-def require_made(file: Path, made_by: str, root: Path, model: str, folder: Path) -> None:
-    """ValueError unless the model of this digest and folder made a file of the images in `root`."""
-    if made_by != model:
-        anew = f", or embed anew, `polygrain embed {root} -o {file} --model {folder}`" if not root.is_file() else ""
-        raise ValueError(f"{file} was made by model {made_by}, {folder} is {model}: name its model with --model{anew}")
-
-
-def model_of(file: Path, model: Path | None) -> Path:
-    """The folder of the model that made a file: the one that is named, else the one that the file remembers.
-
-    Where a run has replaced that, it is the one that was kept. ValueError where none is, or it is gone.
-    """
-    if not file.exists():
-        raise ValueError(f"{file} {absent(file)}: give a folder of images, or what `polygrain embed` wrote; {STREAMED}")
-    facts = embeddings.metadata(file)
-    if is_parquet(file) and "model" not in facts:
-        raise ValueError(f"{file} is no table of embeddings: {embeddings.REMEDY}; {STREAMED}")
-    if model is not None or "folder" not in facts:
-        return model or Path(DEFAULT)
-    folder, made_by = file.parent / os.fsdecode(facts["folder"]), facts.get("model", b"").decode("utf-8", "replace")
-    here = digest_of(folder)
-    if here == made_by:
-        return folder
-    if digest_of(kept := earlier(folder).get(made_by, folder)) == made_by:
-        return kept
-    what = "is another one now" if here else "is not there any more"
-    raise ValueError(f"{file} was made by model {made_by}, and {folder} {what}: name its folder with --model")
-
-
-def search(
-    query: str | Path | Image.Image,
-    embeddings: str | Path,
-    model: str | Path | None = None,
-    k: int = 10,
-    smooth: bool = True,
-) -> list[Hit]:
-    """The k images most like a query, nearest first, of those in a file that `polygrain embed` wrote by this model.
-
-    `model`: a folder; None for the one that the file remembers. `smooth`: among the smoothed rows, where the file has
-    them. ValueError where the file is of another model, and where the query cannot be read.
-    """
-    folder = model_of(Path(embeddings), model and Path(model))
-    gallery = read_of(Path(embeddings), digest(folder), folder, smooth)
-    scores, rows = gallery.search(gallery.comparison.query(embed(load(folder), query)), k)
-    return [Hit(float(score), gallery.paths[row]) for score, row in zip(scores[0], rows[0], strict=True)]
+def require_parquet(file: Path) -> None:
+    """ValueError for a file that no collection can be written to."""
+    if file.suffix != ".parquet":
+        raise ValueError(f"{file} does not end in .parquet")
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder: name a file")
+    if not file.parent.is_dir():
+        raise ValueError(f"{file.parent} is not a folder: make it, or choose another")

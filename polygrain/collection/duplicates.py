@@ -13,7 +13,7 @@ CELLS = 2**24  # cosines held at once
 MOST = 10**6  # pairs: of a thousand copies of one image there are half a million
 
 
-class Row(NamedTuple):
+class Pair(NamedTuple):
     """A pair of near-duplicates; or an odd image, which none of its nearest has among its own, with the nearest."""
 
     kind: str
@@ -42,7 +42,7 @@ def graph_of(vectors: Float32[np.ndarray, "row dim"], shown: Shown = iter) -> Gr
     return Graph(neighbours, cosines(vectors, neighbours))
 
 
-def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: float) -> list[Row]:
+def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: float) -> list[Pair]:
     """All pairs of rows from the cosine `above`, the most alike first.
 
     An image whose nearest are all that alike is compared with every other; from `MOST` pairs on no more are looked for.
@@ -53,7 +53,7 @@ def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: flo
     listed = (values[most] for values in (np.nonzero(alike)[0], graph.neighbours[alike], graph.cosines[alike]))
     for row, other, cosine in zip(*listed, strict=True):
         pairs[int(min(row, other)), int(max(row, other))] = float(cosine)
-    crowded = np.flatnonzero(alike.all(1)) if alike.size else []
+    crowded = np.flatnonzero(alike.all(1)) if alike.size else np.empty(0, np.int64)
     for part in blocks_within(len(crowded), len(vectors), CELLS):
         if len(pairs) >= MOST:
             break
@@ -62,13 +62,13 @@ def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: flo
             row = int(crowded[part][place])
             if row != other:
                 pairs.setdefault((min(row, other), max(row, other)), float(every[place, other]))
-    return sorted((Row("duplicate", value, *pair) for pair, value in pairs.items()), key=lambda row: -row.cosine)
+    return sorted((Pair("duplicate", value, *pair) for pair, value in pairs.items()), key=lambda row: -row.cosine)
 
 
-def odd(graph: Graph) -> list[Row]:
+def odd(graph: Graph) -> list[Pair]:
     """The odd images, the oddest first."""
     if not graph.cosines.size:
         return []
     alone = np.flatnonzero(links(*graph).sum(1) == 0).tolist()
-    rows = [Row("odd", float(graph.cosines[i, 0]), i, int(graph.neighbours[i, 0])) for i in alone]
+    rows = [Pair("odd", float(graph.cosines[i, 0]), i, int(graph.neighbours[i, 0])) for i in alone]
     return sorted(rows, key=lambda row: row.cosine)

@@ -1,26 +1,28 @@
-"""The file of embeddings: a Parquet table with a row for each image, that any reader of Parquet can open.
+"""The file of a collection: a Parquet table with a row for each image, that any reader of Parquet can open.
 
 path        below the folder `root`
-embedding   fixed-size list of float32, of unit length, less the collection's mean
+searched    fixed-size list of float32, of unit length: the row that a query is compared with
+plain       the row as it asks, where smoothing made another of it; else it asks as it is searched
 state       size and times of the image file, where it may change
 sha256      of the image file, by which it is known in another folder
-smoothed    the row smoothed by its neighbours (collection/postprocessing/diffusion.py), of unit length, if the images are smoothed
 
-The metadata say which model made it (`model`, a digest, and its `folder`), `dim`, the images' folder (`root`), the
-state of all image files (`images`), and how the rows are compared (`comparison`, JSON of collection/postprocessing/comparison.py).
-Relative folders start at the file's.
+The metadata are `Facts`. No other module names a column or a key. Files of the first version, whose plain rows were
+called `embedding` and whose smoothed ones `smoothed`, are read, too.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
+from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.compute.blocks import blocks
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
@@ -28,90 +30,183 @@ from polygrain.store.tables import described
 
 # Rows of a row group.
 GROUP = 1024
+VERSION = "2"
+STREAMED = (
+    "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
+    "data/gallery/<task>/embeddings.parquet, beside data/images/<task>"
+)
 REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`"
 Columns = Mapping[str, Sequence[str] | np.ndarray]
+PATHS, TEXT = ("root", "folder", "source"), ("path", "state", "sha256")
+UNPACKED = {"compression": "none", "use_dictionary": False}
 
 
-class Embeddings(NamedTuple):
-    """One kind of vectors of a file, plain or smoothed, and what its metadata say."""
+@dataclass(frozen=True)
+class Facts:
+    """What a file says of its rows. Folders are whole; written as relative ones, they start at the file's."""
 
-    root: Path
     model: str
-    paths: list[str]
-    vectors: Float32[np.ndarray, "row dim"]
-    comparison: bytes
+    """digest of the model that made them, or of the layer"""
+    dim: int
+    comparison: Comparison
+    root: Path | None = None
+    """the folder of the images; None of rows that are of none"""
+    images: str = ""
+    """digest of the names and states of all image files"""
+    folder: Path | None = None
+    """of the model"""
+    source: Path | None = None
+    """the CSV that names the images"""
+    task: str = ""
+    """of the model: as which these images are compared"""
+    alike: int | None = None
+    """about how many images show the same thing, where a user said it"""
+    count: int = 0
+    """rows by which it was chosen how they are compared"""
+
+    def encoded(self) -> dict[str, bytes]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given |= {"version": VERSION, "comparison": self.comparison.to_json()}
+        return {name: os.fsencode(str(value)) for name, value in given.items() if value not in (None, "")}
+
+    @classmethod
+    def decoded(cls, values: Mapping[bytes, bytes], beside: Path, count: int) -> "Facts":
+        """Of the metadata of a file in the folder `beside` with so many rows; ValueError where they do not say it."""
+        given = {name.decode("utf-8", "replace"): value for name, value in values.items()}
+        if missing := {"model", "dim", "comparison"} - given.keys():
+            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}, as those of an earlier version do")
+        found: dict[str, Any] = {name: beside / os.fsdecode(given[name]) for name in PATHS if given.get(name)}
+        found |= {name: given.get(name, b"").decode("utf-8", "replace") for name in ("model", "images", "task")}
+        comparison = Comparison.from_json(given["comparison"])
+        alike = int(given["alike"]) if "alike" in given else None if "version" in given else comparison.alike
+        return cls(
+            **found,
+            dim=int(given["dim"]),
+            comparison=comparison,
+            alike=alike,
+            count=int(given.get("count", count)),
+        )
 
 
-def schema(names: Sequence[str], dim: int, metadata: Mapping[str, str | bytes] | None = None) -> pa.Schema:
-    """The types of columns of these names; null of unknown ones."""
-    rows = pa.list_(pa.float32(), dim)
-    kinds = {"path": pa.string(), "embedding": rows, "state": pa.string(), "sha256": pa.string(), "smoothed": rows}
-    return pa.schema([pa.field(name, kinds.get(name, pa.null())) for name in names], dict(metadata or {}))
+KEYS = {field.name for field in fields(Facts)}
 
 
-def write(file: Path, columns: Columns, metadata: Mapping[str, str | bytes] | None = None) -> None:
+class File:
+    """An opened collection: `facts`, read once, and columns, read when they are asked for.
+
+    It stays as it was opened, whatever is written in its place. The file may be anyone's: ValueError where it is
+    missing, damaged or senseless.
+    """
+
+    def __init__(self, place: Path, table: pa.Table | None = None) -> None:
+        self.place, self.lock = place, threading.Lock()  # the page asks from several threads
+        with reading(place, REMEDY):
+            self.table = pq.ParquetFile(place) if table is None else table
+            self.schema: pa.Schema = self.table.schema_arrow if table is None else table.schema
+        metadata, names = self.schema.metadata or {}, self.schema.names
+        if b"model" not in metadata:
+            raise ValueError(f"{place} is no collection: {REMEDY}; {STREAMED}")
+        with reading(place, REMEDY):
+            self.count: int = self.table.metadata.num_rows if table is None else len(table)
+            self.facts = Facts.decoded(metadata, Path(os.path.abspath(place.parent)), self.count)
+            plain, searched = ("plain", "searched") if b"version" in metadata else ("embedding", "smoothed")
+            self.is_smoothed = {plain, searched} <= {*names}
+            self.names = {
+                "plain": plain if plain in names else searched,
+                "searched": searched if searched in names else plain,
+            }
+            kind, mean = rows_of(self.facts.dim), self.facts.comparison.mean
+            wrong = [
+                name for name in self.names.values() if names.count(name) != 1 or self.schema.field(name).type != kind
+            ]
+            if wrong or not self.count or names.count("path") != 1:
+                raise ValueError(f"it holds {self.count} rows of {described(self.schema)}")
+            if len(mean) not in (0, self.facts.dim):
+                raise ValueError(f"its mean has {len(mean)} numbers, a row {self.facts.dim}")
+
+    @property
+    def comparison(self) -> Comparison:
+        """How its rows are compared: not smoothed, where the file has no smoothed rows."""
+        return self.facts.comparison if self.is_smoothed else self.facts.comparison.unsmoothed()
+
+    def groups(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        """Some columns, `GROUP` rows at once; the rows are called `plain` and `searched` in any version."""
+        given = [self.names.get(name, name) for name in columns]
+        if isinstance(self.table, pa.Table):
+            yield from self.table.select(given).to_batches(GROUP)
+        else:
+            yield from self.table.iter_batches(GROUP, columns=given)
+
+    def text(self, name: str) -> list[str]:
+        """A column of text; "" in each row where the file has no such column."""
+        if name not in self.schema.names:
+            return [""] * self.count
+        with self.lock, reading(self.place, REMEDY):
+            return [text for group in self.groups(name) for text in group.column(0).to_pylist()]
+
+    def paths(self) -> list[str]:
+        paths = self.text("path")
+        with reading(self.place, REMEDY):
+            if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
+                raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
+        return paths
+
+    def rows(self, name: str) -> Float32[np.ndarray, "row dim"]:
+        """The rows `searched` or `plain`."""
+        rows, start = np.empty((self.count, self.facts.dim), np.float32), 0
+        with self.lock, reading(self.place, REMEDY):
+            for group in self.groups(name):
+                rows[start : start + len(group)] = numbers(group.column(0), self.facts.dim)
+                start += len(group)
+            lengths = np.linalg.norm(rows, axis=1)
+            # Of an image in which a last layer sees nothing, 0 is left.
+            if not np.all((np.abs(lengths - 1) < 1e-3) | (lengths == 0)):
+                raise ValueError("not all of its rows have unit length")
+        return rows
+
+    def write(self, place: Path, facts: Facts) -> None:
+        """Writes the same columns elsewhere, or with other facts."""
+        called = {name: called for called, name in self.names.items()}
+        others = {key: value for key, value in (self.schema.metadata or {}).items() if key.decode() not in KEYS}
+        kinds = [field.with_name(called.get(field.name, field.name)) for field in self.schema]
+        kinds = pa.schema(kinds, others | facts.encoded())
+        with drafted(place) as draft, pq.ParquetWriter(draft, kinds, **UNPACKED) as writer:
+            for group in self.groups(*self.schema.names):
+                writer.write_batch(pa.RecordBatch.from_arrays(group.columns, schema=kinds))
+
+
+def earlier(place: Path) -> File | None:
+    """The file that is in a place; None for none, and for one that is no collection of any version."""
+    try:
+        metadata = pq.read_schema(place).metadata or {}
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return File(place) if b"comparison" in metadata else None
+
+
+def write(place: Path, columns: Columns, facts: Facts | None = None) -> None:
     """Writes the columns, a row group in memory at a time; the file is complete or as before."""
-    dim = np.shape(columns["embedding"])[1]
-    kinds = schema(list(columns), dim, metadata)
-    with drafted(file) as draft, pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
+    dim = np.shape(columns["searched"])[1]
+    kinds = pa.schema(
+        [pa.field(name, pa.string() if name in TEXT else rows_of(dim)) for name in columns],
+        facts.encoded() if facts else {},
+    )
+    with drafted(place) as draft, pq.ParquetWriter(draft, kinds, **UNPACKED) as writer:
         for part in blocks(len(columns["path"]), GROUP):
             values = [
-                pa.FixedSizeListArray.from_arrays(np.ravel(rows[part]), dim)
-                if pa.types.is_fixed_size_list(kind)
-                else pa.array(rows[part], kind)
-                for rows, kind in zip(columns.values(), kinds.types, strict=True)
+                pa.array(of[part], kind) if kind == pa.string() else lists(np.asarray(of[part]))
+                for of, kind in zip(columns.values(), kinds.types, strict=True)
             ]
             writer.write_table(pa.Table.from_arrays(values, schema=kinds))
 
 
-def annotate(file: Path, facts: Mapping[str, str | bytes]) -> None:
-    """Adds to the metadata of a file, or changes them; its rows stay."""
-    table = pq.ParquetFile(file)
-    kinds = table.schema_arrow.with_metadata({**metadata(file), **facts})
-    with drafted(file) as draft, pq.ParquetWriter(draft, kinds, compression="none", use_dictionary=False) as writer:
-        for group in table.iter_batches(GROUP):
-            writer.write_batch(group)
+def rows_of(dim: int) -> pa.DataType:
+    return pa.list_(pa.float32(), dim)
 
 
-def metadata(file: Path) -> dict[str, bytes]:
-    """The metadata of a file; {} where it is missing or none of Parquet."""
-    try:
-        values = pq.read_schema(file).metadata or {}
-    except (OSError, pa.ArrowInvalid):
-        return {}
-    return {name.decode("utf-8", "replace"): value for name, value in values.items()}
+def lists(rows: Float32[np.ndarray, "row dim"]) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(np.ravel(rows), rows.shape[1])
 
 
-def has_smoothed(file: Path) -> bool:
-    """Whether a file holds smoothed rows."""
-    return "smoothed" in pq.read_schema(file).names
-
-
-def read(file: Path, smoothed: bool = False) -> Embeddings:
-    """The embeddings in a file, which may be anyone's, or their smoothed rows if asked for and there.
-
-    ValueError where the file is missing, damaged or senseless.
-    """
-    with reading(file, REMEDY):
-        table, facts = pq.ParquetFile(file), metadata(file)
-        count, names = table.metadata.num_rows, table.schema_arrow.names
-        if missing := {"model", "dim", "root", "images", "comparison"} - set(facts):
-            raise ValueError(f"its metadata lack {', '.join(sorted(missing))}, as those of an earlier version do")
-        dim, root = int(facts["dim"]), file.parent / os.fsdecode(facts["root"])
-        wrong = dim < 1 or not count or names[:2] != ["path", "embedding"]
-        if wrong or table.schema_arrow != schema(names, dim):
-            raise ValueError(f"it holds {count} rows of {described(table.schema_arrow)}")
-        is_smoothed = smoothed and "smoothed" in names
-        vectors = np.empty((count, dim), np.float32)
-        paths: list[str] = []
-        for group in table.iter_batches(GROUP, columns=["path", "smoothed" if is_smoothed else "embedding"]):
-            block = group.column(1).flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)
-            vectors[len(paths) : len(paths) + len(group)] = block
-            paths += group.column("path").to_pylist()
-        lengths = np.linalg.norm(vectors, axis=1)
-        # Of an image in which a last layer sees nothing, 0 is left.
-        if not np.all((np.abs(lengths - 1) < 1e-3) | (lengths == 0)):
-            raise ValueError("not all of its embeddings have unit length")
-        if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
-            raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
-    return Embeddings(root, facts["model"].decode("utf-8", "replace"), paths, vectors, facts["comparison"])
+def numbers(column: pa.Array, dim: int) -> Float32[np.ndarray, "row dim"]:
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, dim)

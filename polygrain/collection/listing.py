@@ -9,23 +9,24 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from polygrain.sources.decode import Picture, decode_all, opened
-from polygrain.sources.folder import SUFFIXES, composed, misnamed, printable, summary, walk
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from polygrain.collection.file import STREAMED
+from polygrain.sources.decode import Picture, decode_all, opened, picture, upright
+from polygrain.sources.folder import SUFFIXES, classed, composed, misnamed, printable, summary, walk
 from polygrain.store.reading import reading
 from polygrain.store.rectangle import Shape, Unreadable
 
-STREAMED = (
-    "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
-    "data/gallery/<task>/embeddings.parquet, beside data/images/<task>"
-)
-
 
 class Listing(NamedTuple):
-    """Images as paths below a folder, and {path: reason} for what is left out."""
+    """Images as paths below a folder, and {path: reason} for what is left out; `source`: the CSV that names them."""
 
     root: Path
     paths: list[str]
     rejected: dict[str, str]
+    source: Path | None = None
 
     def states(self) -> list[str]:
         """Size, times and inode of each file (`cp -p` keeps the first two), or the error that hides them."""
@@ -37,6 +38,26 @@ class Listing(NamedTuple):
             except OSError as error:
                 states.append(str(error.errno))
         return states
+
+    @property
+    def classes(self) -> list[str]:
+        """The class of each image: its first folder."""
+        found = classed(self.paths)
+        return [found[path] for path in self.paths]
+
+    def missing(self, path: str) -> str | None:
+        """Why there is no such image; a link could have taken its place."""
+        return outside(self.root, path)
+
+    def image(self, path: str, side: int | None = None) -> Image.Image:
+        """An image, upright, as large as it is, or smaller if it will be scaled to `side`."""
+        with opened(self.root / path) as stream:
+            return upright(stream, side)
+
+    def rectangle(self, path: str, side: int, shape: Shape) -> UInt8[np.ndarray, "y x 3"]:
+        """An image as a model of this side takes it."""
+        with opened(self.root / path) as stream:
+            return picture(stream, side, shape).pixels
 
     def pictures(self, rows: slice, side: int, shape: Shape) -> list[Picture | str]:
         """The images of these paths as a model of this side takes them, or why there is none."""
@@ -100,7 +121,9 @@ def named(file: Path) -> Listing:
             entries = [row["path"] or "" for row in reader]
         except csv.Error as error:
             raise ValueError(f"line {reader.reader.line_num}: {error}") from error
-    root, paths, rejected = file.parent, {}, {}
+    root = file.parent
+    paths: dict[str, None] = {}
+    rejected: dict[str, str] = {}
     spelled = cache(lambda: {composed(path): path for path in walk(root)[0]})
     for entry in entries:
         path, name = os.path.relpath(root / entry, root), printable(entry)
@@ -113,7 +136,7 @@ def named(file: Path) -> Listing:
             rejected[name] = reason
         else:
             paths[path] = None
-    return Listing(root, list(paths), rejected)
+    return Listing(root, list(paths), rejected, file)
 
 
 def outside(root: Path, path: str) -> str | None:

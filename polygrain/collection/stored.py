@@ -8,15 +8,17 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from polygrain.collection.listing import STREAMED, Listing, fingerprint
+from polygrain.collection.file import STREAMED, File
+from polygrain.collection.listing import Listing, fingerprint
+from polygrain.collection.maker import graph_of, roots
 from polygrain.sources.decode import Picture
 from polygrain.store import arrays
 from polygrain.store.image_table import read_table
 from polygrain.store.rectangle import Shape, rectangle
 
 
-class Squares(NamedTuple):
-    """Images by path, as a `Listing` has them: their rows among the squares, and by row a file's SHA-256 and class."""
+class StoredImages(NamedTuple):
+    """Images by path, as a `Listing` has them: their rows among the pixels, and by row a file's SHA-256 and class."""
 
     root: Path
     paths: list[str]
@@ -25,9 +27,10 @@ class Squares(NamedTuple):
     hashes: list[str]
     classes: list[str]
     pixels: arrays.Reader
+    source: None = None
 
     def states(self) -> list[str]:
-        """The table is written whenever the squares are."""
+        """The table is written whenever the pixels are."""
         time = (self.root / "table.parquet").stat().st_mtime_ns
         return [f"{self.hashes[self.rows[path]]} {time}" for path in self.paths]
 
@@ -37,7 +40,10 @@ class Squares(NamedTuple):
     def fingerprint(self) -> str:
         return fingerprint(dict(zip(self.paths, self.states(), strict=True)))
 
-    def image(self, path: str) -> Image.Image:
+    def missing(self, path: str) -> None:
+        """As of a `Listing`: none is."""
+
+    def image(self, path: str, side: int | None = None) -> Image.Image:
         (pixels,) = self.pixels.whole(np.array([self.rows[path]]))
         return Image.fromarray(pixels)
 
@@ -50,25 +56,32 @@ class Squares(NamedTuple):
         return [Picture(one, side, side, 0, self.sha256(path)) for path, one in seen.items()]
 
 
-Images = Listing | Squares
+Images = Listing | StoredImages
 
 
-def images_of(file: Path, root: Path, paths: list[str]) -> Images:
-    """The images below `root` that a file has embeddings of; where none lies there, the squares that stand for them.
+def located(file: File) -> Path | None:
+    """Where the images of a file lie: those of a task's gallery where its graph's params.yaml says, in each clone."""
+    task = Path(os.path.abspath(file.place)).parent
+    is_gallery = task.parent.name == "gallery"
+    return (roots(graph_of(task)) if is_gallery else {}).get(task.name, file.facts.root)
 
-    data/gallery/<task> stands beside data/images/<task>. ValueError where neither is there.
+
+def stored_beside(file: File, root: Path | None, paths: list[str]) -> StoredImages:
+    """The pixels that the pipeline stored of a gallery's images: data/gallery/<task> stands beside data/images/<task>.
+
+    ValueError where they are not there.
     """
-    if any((root / path).is_file() for path in paths):
-        return Listing(root, paths, {})
-    task = Path(os.path.abspath(file)).parent  # links of DVC are not followed: they lead into its cache
-    images, whence = task.parents[1] / "images" / task.name, f"{root}, where the images of {file} came from,"
+    task = Path(os.path.abspath(file.place)).parent  # links of DVC are not followed: they lead into its cache
+    images, whence = task.parents[1] / "images" / task.name, f"{root}, where the images of {file.place} came from,"
     if task.parent.name != "gallery" or not (images / "table.parquet").exists():
-        if root.exists():
-            raise ValueError(f"{whence} has none as a file, and {images} with squares of them is not there; {STREAMED}")
-        raise ValueError(f"{whence} is not there: put the images back, or embed them anew")
+        if root is not None and root.exists():
+            raise ValueError(f"{whence} has none as a file, and {images} with pixels of them is not there; {STREAMED}")
+        raise ValueError(
+            f"{whence} is not there: put the images back, name their folder with --root, or embed them anew"
+        )
     table = read_table(images)
     rows = {path: row for row, path in enumerate(table["path"].to_pylist())}
     if list(rows) != paths:
-        raise ValueError(f"{images} holds other images than {file}: `polygrain run` makes both of the same")
+        raise ValueError(f"{images} holds other images than {file.place}: `polygrain run` makes both of the same")
     hashes, classes = table["sha256"].to_pylist(), table["class_name"].to_pylist()
-    return Squares(images, paths, {}, rows, hashes, classes, arrays.open(images / "pixels.zarr"))
+    return StoredImages(images, paths, {}, rows, hashes, classes, arrays.open(images / "pixels.zarr"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import polygrain
-from polygrain import app, encoder
+from polygrain import collection, encoder
 from polygrain.cli.main import EXTRAS
 from polygrain.clustering import Clusters, kmeans
 from polygrain.retrieval import retrieval_metrics
@@ -43,7 +43,11 @@ def test_import__takes_no_torch():
 
 
 def test_names__of_the_first_line_are_those_of_their_rooms():
-    assert polygrain.load is encoder.load and polygrain.embed is app.embed
+    assert (
+        polygrain.load is encoder.load
+        and polygrain.embed is collection.embed
+        and polygrain.Collection is collection.Collection
+    )
     with pytest.raises(AttributeError, match="nothing"):
         _ = polygrain.nothing
 

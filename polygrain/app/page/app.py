@@ -1,7 +1,7 @@
 """What the search page asks for: pictures of rows, and for a query the nearest rows by each model.
 
-A query is a row of the gallery or the bytes of an image file, the whole or a box of it. Images are named by their rows,
-never by a path.
+A query is a row of the collection or the bytes of an image file, the whole or a box of it. Images are named by their
+rows, never by a path.
 """
 
 import io
@@ -23,15 +23,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from polygrain.app.page.sides import MOST_SHOWN, Side
-from polygrain.collection import duplicates
-from polygrain.collection.collection import Gallery
-from polygrain.collection.listing import outside
-from polygrain.collection.stored import Squares
+from polygrain.collection.index import Index
 from polygrain.compute.cores import cores
 from polygrain.retrieval.neighbours import without_self
-from polygrain.sources.decode import opened, picture, upright
-from polygrain.sources.folder import classed, composed
-from polygrain.store.rectangle import Shape, Unreadable, rectangle
+from polygrain.sources.decode import picture, upright
+from polygrain.sources.folder import composed
+from polygrain.store.rectangle import Unreadable, rectangle
 
 HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
@@ -56,28 +53,25 @@ class Page:
     """The sides of the page, the last one the model; and what their images look like."""
 
     def __init__(self, sides: list[Side], above: float) -> None:
-        self.sides, self.gallery, self.above = sides, sides[-1].gallery, above
-        self.stored = sides[-1].images if isinstance(sides[-1].images, Squares) else None
-        # The path in a tar or a table says nothing of what the image shows.
-        classes = None if self.stored else classed(self.gallery.paths)
-        folders = self.stored.classes if self.stored else [classes[path] for path in self.gallery.paths]
-        numbers = {folder: i for i, folder in enumerate(dict.fromkeys(folders))}
-        self.folders = np.array([numbers[folder] for folder in folders])
-        self.folded = [composed(path).casefold() for path in self.gallery.paths]
+        self.sides, self.above = sides, above
+        self.collection = sides[-1].collection
+        self.paths, self.images = self.collection.paths, self.collection.images
+        self.folders = np.unique(self.images.classes, return_inverse=True)[1]
+        firsts = [path.partition("/")[0] if "/" in path else "" for path in self.paths]
+        self.task_names, self.tasks = np.unique(firsts, return_inverse=True)
+        self.folded = [composed(path).casefold() for path in self.paths]
         self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
         self.right = lru_cache(32)(self.judge)
-        self.graph = lru_cache(1)(lambda: duplicates.graph_of(self.every()))
         self.alike = lru_cache(16)(self.find_alike)
         # A large photograph takes hundreds of megabytes while it is decoded.
         self.decoding = threading.BoundedSemaphore(cores())
 
     def about(self) -> dict:
-        gallery = self.gallery
-        counts = np.bincount(gallery.tasks, minlength=len(gallery.task_names)).tolist()
-        tasks = [{"name": name, "count": count} for name, count in zip(gallery.task_names, counts, strict=True)]
+        counts = zip(self.task_names.tolist(), np.bincount(self.tasks).tolist(), strict=True)
+        tasks = [{"name": name, "count": count} for name, count in counts]
         return {
-            "folder": str(gallery.root),
-            "count": len(gallery),
+            "folder": str(self.collection.root),
+            "count": len(self.paths),
             "tasks": tasks if len(tasks) <= MOST_TASKS else [],
             "folders": len(np.unique(self.folders)),
             "most_bytes": MOST_BYTES,
@@ -93,15 +87,13 @@ class Page:
             "shown": self.sides[-1].shown,
         }
 
-    def require_row(self, row: int) -> None:
-        if not 0 <= row < len(self.gallery):
-            raise HTTPException(404, f"there is no row {row}: rows are 0 to {len(self.gallery) - 1}")
-
-    def file(self, row: int) -> Path:
-        """The file of a row; it must still lie below the folder, where a link could have taken its place."""
-        if reason := outside(self.gallery.root, self.gallery.paths[row]):
-            raise HTTPException(404, f"{self.gallery.paths[row]}: {reason}")
-        return self.gallery.root / self.gallery.paths[row]
+    def path(self, row: int) -> str:
+        """The path of a row; HTTPException where there is no such row, or the image is gone."""
+        if not 0 <= row < len(self.paths):
+            raise HTTPException(404, f"there is no row {row}: rows are 0 to {len(self.paths) - 1}")
+        if reason := self.images.missing(self.paths[row]):
+            raise HTTPException(404, f"{self.paths[row]}: {reason}")
+        return self.paths[row]
 
     def draw_thumbnail(self, row: int) -> bytes:
         """An image at its own proportions."""
@@ -110,22 +102,11 @@ class Page:
             sides = [max(1, round(side * THUMBNAIL / max(image.size))) for side in image.size]
             return jpeg(image.resize(sides, Image.Resampling.LANCZOS, reducing_gap=3))
 
-    def rectangle_of(self, row: int, side: int, shape: Shape) -> UInt8[np.ndarray, "y x 3"]:
-        """The image of a row as a pipeline of this side stores it."""
-        if self.stored:
-            return self.stored.rectangle(self.gallery.paths[row], side, shape)
-        with opened(self.file(row)) as stream:
-            return picture(stream, side, shape).pixels
-
     def whole(self, query: Query, side: int | None = None) -> Image.Image:
         """The image that is asked about, upright, as large as it is, or smaller if it will be scaled to `side`."""
         if query.row is None:
             return upright(io.BytesIO(query.upload), side)
-        self.require_row(query.row)
-        if self.stored:
-            return self.stored.image(self.gallery.paths[query.row])
-        with opened(self.file(query.row)) as stream:
-            return upright(stream, side)
+        return self.images.image(self.path(query.row), side)
 
     def preview(self, query: Query) -> bytes:
         with self.decoding:
@@ -135,24 +116,23 @@ class Page:
 
     def pictures(self, query: Query) -> list[UInt8[np.ndarray, "_ _ 3"]]:
         """The query as each model's pipeline stores it."""
-        kinds = [(side.model.config.resize, side.model.config.shape) for side in self.sides]
+        kinds = [(side.network.config.resize, side.network.config.shape) for side in self.sides]
         with self.decoding:
             if query.box is not None:
                 part = cut(self.whole(query), query.box)
                 return [rectangle(part, *kind) for kind in kinds]
             if query.row is None:
                 return [picture(io.BytesIO(query.upload), *kind).pixels for kind in kinds]
-            self.require_row(query.row)
-            return [self.rectangle_of(query.row, *kind) for kind in kinds]
+            return [self.images.rectangle(self.path(query.row), *kind) for kind in kinds]
 
-    def searched(self, place: int | None) -> list[Gallery]:
+    def searched(self, place: int | None) -> list[Index]:
         """The collection on each side: the model's at a place of its slider, the others' as they begin."""
         *others, model = self.sides
         return [*(side.at(side.start) for side in others), model.at(model.start if place is None else place)]
 
     def asking(self, rows: Int64[np.ndarray, " query"]) -> list[Float32[np.ndarray, "query _"]]:
         """Rows as new images would ask on each side: what smoothing made of them knows its neighbours already."""
-        return [side.gallery.vectors(rows) for side in self.sides]
+        return [side.collection.plain_index.rows(rows) for side in self.sides]
 
     def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 _"]]:
         """The query's embedding on each side; that of a whole row is there already."""
@@ -167,26 +147,21 @@ class Page:
         if len(asked) > MOST_ASKED:
             asked = np.sort(np.random.default_rng(0).choice(asked, MOST_ASKED, replace=False))
         if folders.max() > 0 and len(asked):
-            galleries = self.searched(place)
-            for gallery, queries in zip(galleries, self.asking(asked), strict=True):
-                rows = gallery.search(queries, JUDGED + 1)[1]
+            for index, queries in zip(self.searched(place), self.asking(asked), strict=True):
+                rows = index.search(queries, JUDGED + 1)[1]
                 rows = without_self(rows, asked, rows.shape[1] - 1)
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
         return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}
-
-    def every(self) -> Float32[np.ndarray, "row dim"]:
-        """The model's plain rows."""
-        return self.gallery.vectors(np.arange(len(self.gallery)))
 
     def find_alike(self, above: float) -> dict:
         """The most alike of the near-duplicates, and the oddest of the images.
 
         `least`: a cosine below which near-duplicates are not worth a look, since half of all images have one there.
         """
-        graph = self.graph()
+        graph = self.collection.graph
         least = math.floor(100 * np.median(graph.cosines[:, 0])) / 100 if graph.cosines.size else above
         reply = {"above": above, "least": min(least, self.above), "closest": graph.closest}
-        found = {"duplicate": duplicates.duplicates(self.every(), graph, above), "odd": duplicates.odd(graph)}
+        found = {"duplicate": self.collection.near_duplicates(above), "odd": self.collection.odd()}
         for kind, rows in found.items():
             shown = [
                 row._asdict() | {"image": self.shown(row.image), "other": self.shown(row.other)}
@@ -197,9 +172,9 @@ class Page:
 
     def among(self, task: str | None, text: str) -> Bool[np.ndarray, " row"] | None:
         """The rows of a task whose paths have a text in them; None for all."""
-        if task is not None and task not in self.gallery.task_names:
+        if task is not None and task not in self.task_names:
             raise HTTPException(400, f"there is no task {task!r:.200}")
-        chosen = None if task is None else self.gallery.tasks == self.gallery.task_names.index(task)
+        chosen = None if task is None else self.task_names[self.tasks] == task
         if text:
             has = np.fromiter((composed(text).casefold() in path for path in self.folded), bool, len(self.folded))
             chosen = has if chosen is None else chosen & has
@@ -208,7 +183,7 @@ class Page:
     def sample(self, task: str | None, text: str, start: int, count: int) -> dict:
         """Rows to begin with, spread over all; other ones for each start."""
         among = self.among(task, text)
-        rows = np.arange(len(self.gallery)) if among is None else np.flatnonzero(among)
+        rows = np.arange(len(self.paths)) if among is None else np.flatnonzero(among)
         step = max(1, len(rows) // count)
         chosen = rows[(start + step * np.arange(min(count, len(rows)))) % len(rows)] if len(rows) else rows
         return {"rows": [self.shown(row) for row in sorted(set(chosen.tolist()))], "of": len(rows)}
@@ -218,19 +193,17 @@ class Page:
 
         `mates`: how many other images of those searched are in the query's folder.
         """
-        start, galleries = time.perf_counter(), self.searched(place)
+        start, indices = time.perf_counter(), self.searched(place)
         among = self.among(task, text)
         if query.row is not None:
-            self.require_row(query.row)
-            if not self.stored:
-                self.file(query.row)
-            among = np.ones(len(self.gallery), bool) if among is None else among.copy()
+            self.path(query.row)
+            among = np.ones(len(self.paths), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []
-        for gallery, vector in zip(galleries, self.vectors(query), strict=True):
-            _, rows = gallery.search(vector, k, among)
+        for index, vector in zip(indices, self.vectors(query), strict=True):
+            _, rows = index.search(vector, k, among)
             sides.append([self.shown(row) for row in rows[0].tolist()])
-        of = len(self.gallery) if among is None else int(among.sum())
+        of = len(self.paths) if among is None else int(among.sum())
         reply = {"sides": sides, "of": of, "asked": None, "ms": round(1000 * (time.perf_counter() - start), 1)}
         if query.row is not None:
             mates = self.folders == self.folders[query.row]
@@ -239,7 +212,7 @@ class Page:
         return reply
 
     def shown(self, row: int) -> dict:
-        return {"row": row, "path": self.gallery.paths[row], "folder": int(self.folders[row])}
+        return {"row": row, "path": self.paths[row], "folder": int(self.folders[row])}
 
 
 def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:

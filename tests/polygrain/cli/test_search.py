@@ -6,18 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
 
+from polygrain import Collection
 from polygrain.app.page import server
 from polygrain.app.page.app import build
 from polygrain.cli.search import shown
-from polygrain.collection import file as embeddings
-from polygrain.collection.embedding import write
-from polygrain.collection.listing import find
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.encoder.digest import digest
 from polygrain.encoder.kept import keeping
-from polygrain.encoder.model import load
 from polygrain.store.tables import read_csv
+from tests.helpers import drawn
 from tests.helpers.photos import write_fused
 from tests.polygrain.cli.test_embed import run
 
@@ -50,18 +48,15 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
 
 
 def test_search__first_bytes_tell_a_table(fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(load(fused), digest(fused), find(photos), photos / "e.parquet", folder=fused)
+    Collection.of(photos, fused, file=photos / "e.parquet")
     (photos / "e.parquet").rename(photos / "embeddings")
     assert run(monkeypatch, "search", photos / "dots/class2/1.png", "--in", photos / "embeddings") == 0
 
 
 def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:
     """The photos by the model, their rows the other way round as smoothed ones."""
-    write(load(fused), digest(fused), find(photos), file, folder=fused)
-    table = embeddings.read(file)
-    columns = {"path": table.paths, "embedding": table.vectors, "smoothed": table.vectors[::-1].copy()}
-    facts = embeddings.metadata(file) | {"comparison": Comparison(smoothing=Smoothing(0.9, 3)).to_json()}
-    embeddings.write(file, columns, facts)
+    plain = Collection.of(photos, fused, file=file)
+    drawn.smoothed(plain, Comparison(smoothing=Smoothing(0.9, 3)), plain.plain[::-1].copy())
     return file
 
 

@@ -1,10 +1,10 @@
 import numpy as np
 
-from polygrain.collection.duplicates import Row, duplicates, graph_of, odd
+from polygrain.collection.duplicates import Pair, duplicates, graph_of, odd
 from polygrain.compute.vectors import unit_rows
 
 
-def find(vectors: np.ndarray, above: float) -> list[Row]:
+def find(vectors: np.ndarray, above: float) -> list[Pair]:
     return duplicates(vectors, graph_of(vectors), above)
 
 

@@ -10,17 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
+from polygrain import Collection
 from polygrain.app.export.program import trace
 from polygrain.app.page.app import Page, Query
 from polygrain.app.page.sides import Side
-from polygrain.collection.collection import read, search
-from polygrain.collection.embedding import write
-from polygrain.collection.listing import find
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import SETTINGS
-from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model, load
 from polygrain.sources.decode import know_heif
 from polygrain.store import arrays
@@ -74,7 +71,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A model with a last layer, behind which rows are linked by what stood in front."""
     data = tmp_path_factory.mktemp("run") / "data"
     images, choice = small.write_images(data / "images"), write_fused(data / "fused")
-    photos, rng = data.parent / TASK, np.random.default_rng(5)
+    photos, rng = data.parent / "My Dots", np.random.default_rng(5)
     pixels = arrays.open(images / TASK / "pixels.zarr")[:]
     for number, (path, image) in enumerate(zip(read_table(images / TASK)["path"].to_pylist(), pixels, strict=True)):
         photograph((photos / path).with_suffix((".png", ".heic", ".jpg")[number % 3]), image, number)
@@ -98,31 +95,34 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def made(world: World) -> dict[str, Path]:
-    """The file of the stage `gallery`, and that of `embed` of a folder of the task's name."""
+    """The file of the stage `gallery`, and that of `embed` of the task's folder, whose name is another."""
     places = [world.data / place for place in (f"images/{TASK}", "choice", f"features/{TASK}", f"gallery/{TASK}")]
     gallery.main(*places, task=TASK, params=gallery.Params(smoothing=SETTINGS))
     own = world.data.parent / "e.parquet"
-    write(world.model, digest(world.choice), find(world.photos), own, smooth=True, folder=world.choice)
+    (world.data.parent / "params.yaml").write_text(f"paths: {{{TASK}: '{world.photos}'}}")
+    Collection.of(world.photos, world.choice, file=own)
     return {"gallery": places[-1] / "embeddings.parquet", "embed": own}
 
 
 @pytest.mark.parametrize("door", ["gallery", "embed"])
 def test_search__of_python(world: World, made: dict[str, Path], door: str) -> None:
-    collection = read(made[door])
-    assert collection.comparison == world.comparison
-    expected = world.expected(collection.paths)
-    for file, cosines in zip(world.queries, expected, strict=True):
-        found = {hit.path: hit.score for hit in search(file, made[door], k=len(collection))}
-        np.testing.assert_allclose([found[path] for path in collection.paths], cosines, atol=MOST)
+    dots = Collection.open(made[door])
+    assert dots.comparison == world.comparison
+    expected = world.expected(dots.paths)
+    np.testing.assert_allclose(dots.query(world.queries) @ dots.rows.T, expected, atol=MOST)
+    for hits, cosines in zip(dots.search(world.queries, k=len(dots)), expected, strict=True):
+        found = {hit.path: hit.score for hit in hits}
+        np.testing.assert_allclose([found[path] for path in dots.paths], cosines, atol=MOST)
 
 
 @pytest.mark.parametrize("door", ["gallery", "embed"])
 def test_page(world: World, made: dict[str, Path], door: str) -> None:
-    page = Page([Side("model", "", world.model, read(made[door], smooth=False), made[door])], 0.95)
-    (searched,), every = page.searched(None), np.arange(len(page.gallery))
+    dots = Collection.open(made[door])
+    page, every = Page([Side("model", "", dots)], 0.95), np.arange(len(dots))
+    (searched,) = page.searched(None)
     asked = np.concatenate([page.vectors(Query(None, file.read_bytes(), None))[0] for file in world.queries])
-    scores = asked @ searched.vectors(every).T
-    np.testing.assert_allclose(scores, world.expected(searched.paths), atol=MOST)
+    scores = asked @ searched.rows(every).T
+    np.testing.assert_allclose(scores, world.expected(dots.paths), atol=MOST)
     for file, cosines in zip(world.queries, scores, strict=True):
         hits = page.search(Query(None, file.read_bytes(), None), None, "", 5)["sides"][0]
         np.testing.assert_allclose([cosines[hit["row"]] for hit in hits], np.sort(cosines)[:-6:-1], atol=MOST)
@@ -130,8 +130,8 @@ def test_page(world: World, made: dict[str, Path], door: str) -> None:
 
 @pytest.mark.parametrize("uint8", [True, False])
 def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: dict[str, Path], uint8: bool) -> None:
-    collection = read(made["gallery"])
-    rows, expected = collection.vectors([*range(len(collection))]), world.expected(collection.paths)
+    dots = Collection.open(made["gallery"])
+    rows, expected = dots.rows, world.expected(dots.paths)
     images = [world.model.transform(Image.open(file))[None] for file in world.queries]
     program = trace(world.model, uint8, Comparisons.read(world.choice).of(TASK).mean).module()
     with torch.inference_mode():
@@ -151,13 +151,11 @@ def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, 
         if not is_query:
             (searched / path).parent.mkdir(parents=True, exist_ok=True)
             (searched / path).write_bytes((world.photos / path).read_bytes())
-    count = len(find(searched).paths)
-    file = tmp_path / "e.parquet"
-    write(world.model, digest(world.choice), find(searched), file, smooth=True, folder=world.choice)
+    dots = Collection.of(searched, world.choice, file=tmp_path / "e.parquet", task=TASK)
     rows = pq.read_table(tmp_path / "evaluation/smoothed_queries.parquet", filters=[("task", "=", TASK)]).to_pylist()
     assert len(rows) == sum(table["is_query"]) > 9
     for row in rows:
         query = world.photos / table["path"][row["row"]]
-        hits = {hit.path: hit.score for hit in search(query, file, k=count)}
+        hits = {hit.path: hit.score for hit in dots.search(query, k=len(dots))[0]}
         named = [hits[table["path"][near]] for near in row["nearest"]]
         np.testing.assert_allclose(named, sorted(hits.values())[::-1][: len(named)], atol=MOST)

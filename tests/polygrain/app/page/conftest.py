@@ -2,26 +2,16 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.app.page.sides import Side, encoder_of, same_images
-from polygrain.collection.collection import read
-from polygrain.collection.embedding import write
-from polygrain.collection.listing import find
-from polygrain.encoder.digest import digest
-from polygrain.encoder.model import load
+from polygrain import Collection
+from polygrain.app.page.sides import Side
 
 
 def both(fused: Path, photos: Path, place: Path) -> list[Side]:
     """The encoder and the model, over a folder of images."""
-    model = load(fused)
-    write(model, digest(fused), find(photos), place / "e.parquet")
-    gallery, encoder = read(place / "e.parquet", smooth=False), encoder_of(model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
-        others = same_images(gallery, encoder, "plain", smooth=False)
-        return [
-            Side("encoder", "plain", encoder, *others),
-            Side("model", "fused", model, gallery, place / "e.parquet"),
-        ]
+        shoes = Collection.of(photos, fused, file=place / "e.parquet", smooth=False)
+        return [Side("encoder", "plain", shoes.by(shoes.maker.encoder())), Side("model", "fused", shoes)]
 
 
 @pytest.fixture(scope="session")

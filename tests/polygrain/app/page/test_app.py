@@ -9,12 +9,11 @@ from starlette.testclient import TestClient
 from polygrain.app.page import app
 from polygrain.app.page.app import Page, build
 from polygrain.app.page.sides import Side
-from polygrain.collection import file as embeddings
-from polygrain.collection.collection import read
 from polygrain.collection.embedding import embed
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.compute.vectors import unit_rows
+from tests.helpers import drawn
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def client(shared_sides: list[Side]) -> TestClient:
 
 
 def row_of(sides: list[Side], path: str) -> int:
-    return sides[1].gallery.paths.index(path)
+    return sides[1].collection.paths.index(path)
 
 
 def png(image: Image.Image) -> bytes:
@@ -34,7 +33,7 @@ def png(image: Image.Image) -> bytes:
 
 def expected(side: Side, image: Image.Image, without: int | None = None, k: int = 5) -> list[int]:
     """The nearest, by the model called on its own and a sort."""
-    scores = side.gallery.vectors([*range(len(side.gallery))]) @ embed(side.model, [image])[0]
+    scores = side.collection.plain @ embed(side.network, [image])[0]
     return [row for row in np.argsort(-scores, kind="stable").tolist() if row != without][:k]
 
 
@@ -54,7 +53,8 @@ def test_files__nothing_comes_from_elsewhere(client: TestClient) -> None:
 
 def test_page__one_spelling_and_no_splits(shared_sides: list[Side], monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [f"{'train' if i % 2 else 'val'}/Mo\u0308bel/{i}.png" for i in range(24)]
-    monkeypatch.setattr(shared_sides[-1].gallery, "paths", paths)
+    shoes = shared_sides[-1].collection
+    monkeypatch.setattr(shoes, "paths", paths), monkeypatch.setattr(shoes, "images", shoes.images._replace(paths=paths))
     page = Page(shared_sides, 0.95)
     assert page.sample(None, "m\xf6bel", 0, 5)["of"] == 24 and page.about()["folders"] == 1
 
@@ -87,7 +87,7 @@ def test_search__an_upload_and_a_box_of_it(client: TestClient, shared_sides: lis
 
 
 def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
-    vectors = shared_sides[1].gallery.vectors([*range(24)])
+    vectors = shared_sides[1].collection.plain
     cosines = vectors @ vectors.T
     expected = [(i, j) for i in range(24) for j in range(i + 1, 24) if cosines[i, j] >= 0.99]
     reply = TestClient(build(shared_sides, 0.99)).get("/alike").json()
@@ -99,27 +99,19 @@ def test_alike__all_pairs_of_the_model(shared_sides: list[Side]) -> None:
     assert none["closest"] == pytest.approx((cosines - 2 * np.eye(24)).max(), abs=1e-6) and none["least"] <= 0.99
 
 
-def smoothed_side(side: Side, comparison: Comparison) -> tuple[Side, np.ndarray]:
-    """The side, its file with smoothed rows, which are its plain ones five places on; and these."""
-    file, plain = side.file, side.gallery
-    vectors = plain.vectors([*range(len(plain))])
-    smoothed = np.roll(vectors, 5, 0)
-    columns = {"path": plain.paths, "embedding": vectors, "smoothed": smoothed}
-    embeddings.write(file, columns, embeddings.metadata(file) | {"comparison": comparison.to_json()})
-    return Side(side.name, "", side.model, read(file, smooth=False), file), smoothed
-
-
 def test_search__at_a_place_of_the_slider(sides: list[Side], photos: Path) -> None:
     """A row asks with its plain row, an upload less the mean; neither finds itself smoothed along."""
     mean = tuple(np.full(24, 0.05, np.float32).tolist())
-    vectors = sides[1].gallery.vectors([*range(24)])
-    sides[1], smoothed = smoothed_side(sides[1], Comparison(mean, Smoothing(0.9, 5)))
+    vectors = sides[1].collection.plain
+    smoothed = np.roll(vectors, 5, 0)
+    how = Comparison(mean, Smoothing(0.9, 5))
+    sides[1] = Side("model", "", drawn.smoothed(sides[1].collection, how, smoothed))
     client = TestClient(build(sides, 0.95))
     of_row = [client.post(f"/search?row=3&k=5&place={place}").json()["sides"] for place in range(2)]
     assert client.post("/search?row=3&k=5").json()["sides"] == of_row[1]
     assert of_row[0][0] == of_row[1][0]
     with Image.open(photos / "bars/class2/0.png") as image:
-        less = embed(sides[1].model, [image.convert("RGB")])[0] - np.array(mean)
+        less = embed(sides[1].network, [image.convert("RGB")])[0] - np.array(mean)
         content = png(image.convert("RGB"))
     for place, rows in enumerate((vectors, smoothed)):
         others = [row for row in np.argsort(-(rows @ vectors[3]), kind="stable").tolist() if row != 3]
@@ -133,7 +125,7 @@ def test_search__at_a_place_of_the_slider(sides: list[Side], photos: Path) -> No
 
 def test_search__counts_the_others_of_the_folder(client: TestClient, shared_sides: list[Side]) -> None:
     row = row_of(shared_sides, "dots/class1/2.png")
-    dots = {path for path in shared_sides[1].gallery.paths if path.startswith("dots/")}
+    dots = {path for path in shared_sides[1].collection.paths if path.startswith("dots/")}
     reply = client.post(f"/search?row={row}&k=60").json()
     hits = [[hit["path"] for hit in side if hit["folder"] == reply["asked"]["folder"]] for side in reply["sides"]]
     assert reply["mates"] == 11 and all(len(own) == 11 and {*own} <= dots for own in hits)
@@ -143,9 +135,9 @@ def test_search__counts_the_others_of_the_folder(client: TestClient, shared_side
 
 def test_right__the_share_of_nearest_from_the_own_folder(client: TestClient, shared_sides: list[Side]) -> None:
     reply = client.get("/right").json()
-    folders = [path.partition("/")[0] for path in shared_sides[0].gallery.paths]
+    folders = [path.partition("/")[0] for path in shared_sides[0].collection.paths]
     for side, share in zip(shared_sides, reply["shares"], strict=True):
-        vectors, hits = side.gallery.vectors([*range(24)]), []
+        vectors, hits = side.collection.plain, []
         for row in range(24):
             nearest = [other for other in np.argsort(-(vectors @ vectors[row])).tolist() if other != row][:10]
             hits += [folders[other] == folders[row] for other in nearest]
@@ -160,10 +152,8 @@ def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: 
     rows = (1.2 * kinds[rng.integers(30, size=300)] + 0.35 * products)[groups] + 0.5 * rng.normal(size=(1200, 64))
     rows = unit_rows(rows.astype(np.float32))
     by, names = Comparison(smoothing=Smoothing(0.95, 20)), [f"{group}/{row}.png" for row, group in enumerate(groups)]
-    file, facts = tmp_path / "e.parquet", {"model": "abc", "dim": "64", "root": "/", "images": "-"}
-    columns = {"path": names, "embedding": rows, "smoothed": by.rows(rows)}
-    embeddings.write(file, columns, facts | {"comparison": by.to_json()})
-    page = Page([Side("model", "drawn", sides[1].model, read(file, smooth=False), file)], 0.95)
+    shoes = drawn.collection(tmp_path / "e.parquet", names, rows, by, by.rows(rows))
+    page = Page([Side("model", "drawn", shoes)], 0.95)
     said = [page.judge(place)["shares"][0] for place in (0, 1)]
     asked, others = np.arange(0, 1200, 4), np.flatnonzero(np.arange(1200) % 4)
     true = []
@@ -205,7 +195,7 @@ def test_pictures__thumbnails_have_the_proportions_of_their_file(
 ) -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = turned
-    path = sides[1].gallery.paths[0]
+    path = sides[1].collection.paths[0]
     Image.linear_gradient("L").resize(size).convert("RGB").save(photos / path, "JPEG", exif=exif)
     thumbnail = Image.open(io.BytesIO(TestClient(build(sides, 0.95)).get("/image/0").content))
     assert thumbnail.size == shown
@@ -245,7 +235,7 @@ def test_pictures__nothing_outside_the_folder(sides: list[Side], photos: Path) -
     """A file that became a link after it was embedded is not followed; nor is a path ever taken from a request."""
     client, secret = TestClient(build(sides, 0.95)), photos.parent / "secret.png"
     Image.new("RGB", (8, 8)).save(secret)
-    file = photos / sides[1].gallery.paths[5]
+    file = photos / sides[1].collection.paths[5]
     file.unlink()
     file.symlink_to(secret)
     for reply in (client.get("/image/5"), client.post("/preview?row=5"), client.post("/search?row=5")):

@@ -1,0 +1,99 @@
+"""How the images of a collection are to be compared, and when that is chosen anew."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from polygrain.collection.file import Facts
+from polygrain.collection.maker import Maker
+from polygrain.collection.postprocessing.comparison import FEWEST, Comparison, choose
+from polygrain.collection.postprocessing.strength import SETTINGS
+
+log = logging.getLogger(__name__)
+# Length of the mean of centred rows from which a mean taken anew may pay.
+MOVED = 0.1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is said of how images are compared; without a word, it is as an earlier file has it."""
+
+    task: str | None = None
+    """a task of the model, as which they are compared; "" for none"""
+    alike: int | None = None
+    """about how many show the same thing"""
+    choose: bool = False
+    """whatever an earlier file says"""
+    smooth: bool = True
+    """beside plain rows smoothed ones, where smoothing is chosen"""
+
+    def completed(self, maker: Maker, root: Path, before: Facts | None, is_same: bool) -> "Asked":
+        """With what an earlier file says, of the same images as far as it is, and the task whose folder `root` is.
+
+        ValueError for a task that the model does not know.
+        """
+        task, known = self.task, maker.comparisons
+        if task is None and before is not None and is_same and not self.choose and before.task in known.tasks:
+            task = before.task
+        task = maker.task_of(root) if task is None else task
+        known.of(task or None)
+        return replace(self, task=task, alike=self.alike or (before.alike if before else None))
+
+    def as_task(self, maker: Maker) -> Comparison | None:
+        """The comparison of the task; None where there is none, and where another number is said to be alike."""
+        comparison = maker.comparisons.tasks.get(self.task or "")
+        return comparison if comparison and self.alike in (None, comparison.alike) else None
+
+    def is_met(self, maker: Maker, before: Facts) -> bool:
+        """Whether a file of the same images has them compared so."""
+        if self.choose or (self.task, self.alike) != (before.task, before.alike):
+            return False
+        expected = self.as_task(maker)
+        if expected is not None:
+            return before.comparison == expected
+        return not self.task or before.comparison.mean == maker.comparisons.of(self.task).mean
+
+    def compare(
+        self, maker: Maker, vectors: Float32[np.ndarray, "row dim"], before: Facts | None
+    ) -> tuple[Comparison, int]:
+        """How vectors of the model are compared, and by how many of them that was chosen.
+
+        As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else as
+        they tell themselves: by their own mean, or where they are few by the model's.
+        """
+        count, expected, known = len(vectors), self.as_task(maker), maker.comparisons
+        if expected is not None:
+            if before is None or before.comparison != expected:
+                log.info("%s: %s, as the model's task %s", maker, expected, self.task)
+            return expected, count
+        again = ""
+        if before is not None and self.is_met(maker, before):
+            if not has_grown(before.count, count):
+                self.warn_of_mean(before.comparison, vectors)
+                return before.comparison, before.count
+            again = f"chosen again, for {count:,} images in place of {before.count:,}: "
+        mean = known.default.mean if count < FEWEST else None
+        if self.task:
+            mean = known.of(self.task).mean
+        comparison, chosen = choose(vectors, self.alike, SETTINGS, mean, maker.network.in_front)
+        alike = f"; {self.alike} images are alike" if self.alike else ""
+        log.info("%s: %s%s: %s%s", maker, again, comparison, chosen.why, alike)
+        return comparison, count
+
+    def warn_of_mean(self, comparison: Comparison, vectors: Float32[np.ndarray, "row dim"]) -> None:
+        if self.task or not comparison.mean or len(vectors) < FEWEST:
+            return
+        moved = float(np.linalg.norm(comparison.plain(vectors).mean(0)))
+        if moved > MOVED:
+            log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
+
+
+NOTHING = Asked()
+
+
+def has_grown(before: int, now: int) -> bool:
+    """Whether there are twice as many images, or at last enough to smooth them."""
+    return now >= 2 * before or before < SETTINGS.fewest <= now

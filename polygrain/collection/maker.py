@@ -1,0 +1,132 @@
+"""The model behind a collection: its folder, its digest, and its network, which is loaded when it is first asked."""
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import yaml
+from jaxtyping import Float32
+
+from polygrain.collection.embedding import Given, embed
+from polygrain.collection.file import Facts
+from polygrain.collection.postprocessing.comparison import directions
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.compute import device
+from polygrain.compute.errors import first_line
+from polygrain.encoder.config import WHOLE_FOLDER, read_config
+from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import digest_of, earlier
+from polygrain.encoder.model import Model, load
+from polygrain.store.reading import reading
+
+DEFAULT = "data/choice"
+
+
+class Maker:
+    """A model in a folder; or a `network` without one, such as the encoder of a model, with a digest of its own."""
+
+    def __init__(self, folder: Path | None, network: Model | None = None, digest: str = "", name: str = "") -> None:
+        self.folder, self.name = folder, name or str(folder)
+        if network is not None:
+            self.network = network
+        if digest:
+            self.digest = digest
+
+    def __str__(self) -> str:
+        return self.name
+
+    @cached_property
+    def network(self) -> Model:
+        return load(self.folder or "").to(device.best())
+
+    @cached_property
+    def digest(self) -> str:
+        folder = self.folder or Path()
+        read_config(folder)  # names what is wrong with it
+        with reading(folder / "weights.safetensors", WHOLE_FOLDER):
+            return digest(folder)
+
+    def embed(self, given: Given | Iterable[Given] | np.ndarray) -> Float32[np.ndarray, "query dim"]:
+        """Embeddings of unit length of images, or of vectors that are such already."""
+        return directions(given, "queries") if isinstance(given, np.ndarray) else np.asarray(embed(self.network, given))
+
+    def encoder(self) -> "Maker | None":
+        """The encoder that the model was made of, at the model's input; None where the model is that encoder."""
+        config = self.network.config
+        if config.adaptors is None and config.reduced is None and config.blocks == 1:
+            return None
+        # What lies behind adapted embeddings was made for them.
+        where = next(self.network.parameters()).device
+        network = self.network.without_adaptors().without_reduction().to(where)
+        return Maker(None, network, f"{self.digest}-encoder", f"encoder of {self}")
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """How the model's own tasks are compared."""
+        return Comparisons.read(self.folder)
+
+    def task_of(self, root: Path) -> str:
+        """The task whose images lie in a folder, as the params.yaml of the model's graph says; "" for none.
+
+        Paths differ between the clones of a team, and so they are no part of the model.
+        """
+        places = [] if self.folder is None else roots(graph_of(self.folder)).items()
+        return next((task for task, place in places if task in self.comparisons.tasks and same(place, root)), "")
+
+
+def of_file(file: Path, facts: Facts, folder: Path | None = None) -> Maker:
+    """The model that made a file: that of a `folder`, else the one that the file remembers.
+
+    Where a run has replaced it, it is the one that was kept. ValueError where it is another one, or gone.
+    """
+    if folder is not None or facts.folder is None:
+        maker = Maker(folder or Path(DEFAULT))
+        if maker.digest != facts.model:
+            anew = (
+                ""
+                if facts.root is None or facts.root.is_file()
+                else f", or embed anew, `polygrain embed {facts.root} -o {file} --model {maker}`"
+            )
+            raise ValueError(
+                f"{file} was made by model {facts.model}, {maker} is {maker.digest}: name its model with --model{anew}"
+            )
+        return maker
+    here = digest_of(facts.folder)
+    if here == facts.model:
+        return Maker(facts.folder)
+    if digest_of(kept := earlier(facts.folder).get(facts.model, facts.folder)) == facts.model:
+        return Maker(kept)
+    what = "is another one now" if here else "is not there any more"
+    raise ValueError(f"{file} was made by model {facts.model}, and {facts.folder} {what}: name its folder with --model")
+
+
+def graph_of(place: Path) -> Path | None:
+    """The folder of the graph in whose data/ or models/ something lies; None for a place outside of any."""
+    whole = Path(os.path.abspath(place))  # links of DVC are not followed: they lead into its cache
+    return next(
+        (
+            folder.parent
+            for folder in whole.parents
+            if folder.name in ("data", "models") and (folder.parent / "params.yaml").is_file()
+        ),
+        None,
+    )
+
+
+def roots(graph: Path | None) -> dict[str, Path]:
+    """Where the images of each task of a graph lie, in this clone."""
+    if graph is None:
+        return {}
+    file = graph / "params.yaml"
+    with reading(file, "mend it, or name a model elsewhere"):
+        try:
+            values = yaml.load(file.read_bytes(), yaml.CSafeLoader)
+            return {task: graph / path for task, path in values.get("paths", {}).items()}
+        except (yaml.YAMLError, AttributeError, TypeError) as error:
+            raise ValueError(f"it has no list of paths: {first_line(error)}") from error
+
+
+def same(place: Path, other: Path) -> bool:
+    return os.path.realpath(place) == os.path.realpath(other)
