@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
-from polygrain.collection.postprocessing.comparison import Comparison, choose, mean_of
+from polygrain.collection.postprocessing.comparison import Comparison, choose
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
@@ -50,9 +50,6 @@ from polygrain.selection.criterion import embed_views
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.tables import write_csv
-
-# Images of a task whose mean is its own: that of 15 pays already.
-FEWEST = 10
 
 
 class Params(Settings):
@@ -137,15 +134,14 @@ def comparisons(model: Model, world: World, params: Params, smoothing: Smoothing
     collection, where = world.collection, device.best()
     searched = ~collection.is_query | collection.is_train
     model.to(where)
-    tasks, means = {}, []
+    tasks = {}
     for task in dict.fromkeys(collection.tasks):
         own = collection.tasks == task
         rows = np.flatnonzero(own & searched) if (own & searched).any() else np.flatnonzero(own)
         vectors = embed(model, world.stored, world.pixels, rows, "comparisons")
-        means.append(mean_of(vectors, FEWEST))
-        tasks[task], _ = choose(vectors, params.alike.get(task), smoothing, means[-1], model.in_front)
+        tasks[task], _ = choose(vectors, params.alike.get(task), smoothing, front=model.in_front)
     model.cpu()
-    known = [mean for mean in means if mean]
+    known = [one.mean for one in tasks.values() if one.mean]
     return Comparisons(tasks, Comparison(tuple(np.mean(known, 0, dtype=np.float64).tolist()) if known else ()))
 
 

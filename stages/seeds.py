@@ -75,7 +75,7 @@ def smoothed(rows: Float32[np.ndarray, "row dim"], tasks: np.ndarray, dim: int) 
     result = rows.copy()
     for own in (np.flatnonzero(tasks == task) for task in np.unique(tasks)):
         by = Smoothing(STRENGTH, min(NEIGHBOURS, len(own) - 1)) if len(own) > 1 else NONE
-        result[own] = Comparison(mean_of(rows[own], 2), by).rows(rows[own])
+        result[own] = Comparison(mean_of(rows[own]), by).rows(rows[own])
     whitener = whitening.fit_if_varied(result, dim, "half")
     return result if whitener is None else whitening.apply(whitener, result)
 

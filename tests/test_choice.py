@@ -240,7 +240,6 @@ def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name
 def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(models, tmp_path, monkeypatch):
     """The answers of gallery and evaluation are those of vectors less the mean of the searched images."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("polygrain.collection.postprocessing.comparison.FEWEST", 20)
     images = write_images(tmp_path / "images")
     smoothing = SETTINGS.model_copy(
         update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
@@ -277,6 +276,25 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         own = np.flatnonzero((collection.tasks == task) & collection.is_test)
         part = unit_rows(vectors[own] - vectors[own].mean(0))
         assert values["r_precision"] == pytest.approx(plain_r_precision(part, collection.labels[own]).mean(), abs=0.02)
+
+
+def test_comparisons__the_rows_of_other_models_are_centred_as_the_chosen_one(models, tmp_path):
+    """So the report does not credit the layer with what centring gave: of 30 searched images both have a mean."""
+    images, settings = write_images(tmp_path / "images", per_class=7), params(**QUICK)
+    for task in TASKS:
+        asks = read_table(images / task)["is_query"].to_pylist()
+        set_split(images / task, ["test" if ask or row >= 21 else "train" for row, ask in enumerate(asks)])
+    world = world_of(images, see(images, models, tmp_path / "seen", settings), settings)
+    assert (~world.collection.is_query).sum() == 2 * 30
+    measured, given = {}, {"alike": {}, "smoothing": SETTINGS, "lists": lists(), "params": EVALUATION}
+    for name in ("encoder", "chosen"):
+        folder, output = write_encoder(tmp_path / name), tmp_path / "measured" / name
+        if name == "chosen":
+            choice.comparisons(load(folder), world, settings, SETTINGS).write(folder)
+        evaluation.main(images, folder, tmp_path / "seen/features", output, model=name, **given)
+        measured[name] = {file.stem: json.loads(file.read_text()) for file in output.glob("*.json")}
+    assert measured["encoder"]["centred"] == measured["chosen"]["metrics"] != measured["encoder"]["metrics"]
+    assert measured["encoder"]["collection_centred"] == measured["chosen"]["collection"]
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):

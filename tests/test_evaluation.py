@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from polygrain.collection.postprocessing import comparison
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import SETTINGS
@@ -29,11 +28,9 @@ NAMES = ["k4", "k8"]
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     images, encoder = write_images(folder / "images"), write_encoder(folder / "encoder")
-    few, comparison.FEWEST = comparison.FEWEST, 20
     write_model(adapted(encoder, NAMES, 0), folder / "average")
     run(images, encoder, folder / "encoder_out", "encoder")
     run(images, folder / "average", folder / "average_out", "average")
-    comparison.FEWEST = few
     return folder
 
 

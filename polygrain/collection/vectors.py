@@ -12,9 +12,9 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
-from polygrain.collection.postprocessing.comparison import FEWEST, directions
+from polygrain.collection.postprocessing.comparison import directions
 from polygrain.collection.postprocessing.diffusion import Smoothing, linked
-from polygrain.collection.postprocessing.strength import NONE, choose
+from polygrain.collection.postprocessing.strength import NONE, SETTINGS, choose
 from polygrain.fisher.estimator import ClusterWhitening, save
 from polygrain.fisher.evidence import agreements
 from polygrain.runner.progress import progress
@@ -57,9 +57,9 @@ def searched(rows: Float32[np.ndarray, "row dim"], alike: int | None = None) -> 
     They are linked as they were: the layer knows its own clusters too well to say which rows are near.
     """
     n = len(rows)
-    if n < FEWEST:
+    if n < SETTINGS.fewest:
         same = ClusterWhitening().fit(rows[:1])  # of one row it learns nothing
-        return Searched(same, rows, None, NONE, [f"{n} are too few to learn from: {FEWEST} are needed"])
+        return Searched(same, rows, None, NONE, [f"{n} are too few to learn from: {SETTINGS.fewest} are needed"])
     layer, chosen = ClusterWhitening(alike).fit(rows), choose(rows, alike=alike)
     plain, shares = layer.transform(rows), {name: 100 * of.mean() for name, of in agreements(rows, alike).items()}
     first, *others = shares

@@ -80,7 +80,7 @@ def test_json__refuses_what_no_comparison_is(text):
         Comparison.from_json(text)
 
 
-def test_mean_of__few_and_equal_vectors_have_none(monkeypatch):
+def test_mean_of__few_and_equal_vectors_have_none():
     rows = shared(comparison.FEWEST)
     np.testing.assert_allclose(mean_of(rows), [np.mean(column) for column in rows.T], atol=1e-6)
     assert mean_of(rows[1:]) == mean_of(np.repeat(rows[:1], 200, 0)) == ()
