@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from polygrain.config.lists import Lists
+from polygrain.fisher.closed_form import Turned
 from polygrain.fisher.granularities import read_basis, write_scatter
 from polygrain.fisher.scatter import Scatter, within_clusters
 from polygrain.runner import command, outputs
@@ -40,8 +41,7 @@ def main(
     if basis is None:
         scatter = Scatter(np.zeros((1, 1)), 1.0, 0)
     else:
-        vectors = Joined(features, tasks, blocks, rows)
-        scatter = within_clusters(basis.turn(vectors[:]), labels)
+        scatter = within_clusters(Turned(Joined(features, tasks, blocks, rows), basis), labels)
     with outputs.folder(output) as folder:
         write_scatter(scatter, folder)
     return f"{scatter.degrees:,} degrees of freedom, shrunk by {scatter.shrinkage:.2f}"

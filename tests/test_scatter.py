@@ -2,6 +2,8 @@ import shutil
 
 import numpy as np
 
+import stages.scatter
+from polygrain.fisher import scatter as fisher_scatter
 from polygrain.fisher.granularities import read_basis, read_scatters
 from polygrain.store import arrays
 from polygrain.store.image_table import read_tables
@@ -9,10 +11,18 @@ from polygrain.store.joined import Joined
 from tests.helpers.small import TASKS, cluster, lists, run_features, write_encoder, write_images
 
 
-def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds(tmp_path):
+def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds_block_by_block(tmp_path, monkeypatch):
     images, given = write_images(tmp_path / "images"), lists()
-    features = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder"))
+    features, read = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder")), []
+
+    class Recorded(Joined):
+        def __getitem__(self, part):
+            read.append(len(self.rows[part]))
+            return super().__getitem__(part)
+
+    monkeypatch.setattr(stages.scatter, "Joined", Recorded), monkeypatch.setattr(fisher_scatter, "CELLS", 300)
     seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, 2)
+    assert read and max(read) < 48 / 2
     found, basis = read_scatters(scatter, ["k4", "k8"]), read_basis(seeds)
     rows = Joined(features, list(TASKS), 2, read_tables(images, list(TASKS)).train)[:]
     for k, scatter_of in zip((4, 8), found, strict=True):

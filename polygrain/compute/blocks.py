@@ -1,9 +1,14 @@
 """Rows of any kind, and one way to cut them into blocks."""
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float, Float32
 from torch import Tensor
+
+# Values that are changed at once.
+CELLS = 2**22
 
 
 @runtime_checkable
@@ -25,3 +30,13 @@ def blocks(rows: int | slice, step: int) -> list[slice]:
 def blocks_within(rows: int | slice, width: int, cells: int, least: int = 1) -> list[slice]:
     """`blocks` that hold at most `cells` values, at `width` values a row, but `least` rows in any case."""
     return blocks(rows, max(least, cells // max(1, width)))
+
+
+def by_blocks(
+    rows: Float[np.ndarray, "row dim"], change: Callable[[np.ndarray], np.ndarray], width: int | None = None
+) -> Float32[np.ndarray, "row _"]:
+    """Rows, each changed on its own, to `width` values; of mapped ones only the result is in memory as a whole."""
+    result = np.empty((len(rows), rows.shape[1] if width is None else width), np.float32)
+    for part in blocks_within(*rows.shape, CELLS):
+        result[part] = change(rows[part])
+    return result

@@ -18,6 +18,7 @@ from jaxtyping import Float, Float32, Num
 from PIL import Image
 from torch import Tensor, nn
 
+from polygrain.compute.blocks import by_blocks
 from polygrain.compute.device import uncast
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder import engine
@@ -142,7 +143,8 @@ class Model(nn.Module):
         if not isinstance(self.reduction, nn.Linear):
             return embeddings
         triangle = np.linalg.qr(self.reduction.weight.double().cpu().numpy().T, mode="r")
-        return unit_rows(embeddings @ np.linalg.pinv(triangle, rcond=1e-6)).astype(np.float32)
+        back = np.linalg.pinv(triangle, rcond=1e-6)
+        return by_blocks(embeddings, lambda some: unit_rows(some @ back), back.shape[1])
 
     def without_adaptors(self) -> "Model":
         """The encoder without its adaptors, with its own copy of the weights."""

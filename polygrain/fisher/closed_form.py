@@ -32,7 +32,20 @@ class Basis(NamedTuple):
 
     def turn(self, rows: Float32[np.ndarray, "row dim"]) -> Float[np.ndarray, "row axis"]:
         """Rows along these axes, not centred."""
-        return rows.astype(np.float64) @ self.axes
+        result = np.empty((len(rows), len(self.variances)))
+        for part in blocks_within(*rows.shape, CELLS):
+            result[part] = rows[part].astype(np.float64) @ self.axes
+        return result
+
+
+class Turned:
+    """Rows read by slices, along the axes of a basis."""
+
+    def __init__(self, rows: Rows, basis: Basis) -> None:
+        self.rows, self.basis, self.shape = rows, basis, (rows.shape[0], len(basis.variances))
+
+    def __getitem__(self, part: slice | np.ndarray) -> Float[np.ndarray, "row axis"]:
+        return self.basis.turn(np.asarray(self.rows[part]))
 
 
 class Centred:

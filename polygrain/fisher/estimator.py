@@ -19,7 +19,7 @@ from polygrain.clustering.sampled import draw_cells
 from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.closed_form import Basis, basis_of, closed_form
+from polygrain.fisher.closed_form import Basis, Turned, basis_of, closed_form
 from polygrain.fisher.scatter import CELLS, Scatter, within_clusters
 from polygrain.retrieval.whitening import Whitening
 from polygrain.store.drafts import drafted
@@ -44,16 +44,6 @@ class Units:
         # The squares of a row of any size are to be numbers.
         largest = np.abs(rows).max(1, keepdims=True)
         return unit_rows((rows / np.where(largest > 0, largest, 1)).astype(np.float32))
-
-
-class Turned:
-    """Rows read by slices, along the axes of a basis."""
-
-    def __init__(self, rows: Rows, basis: Basis) -> None:
-        self.rows, self.basis, self.shape = rows, basis, (rows.shape[0], len(basis.variances))
-
-    def __getitem__(self, part: slice | np.ndarray) -> Float[np.ndarray, "row axis"]:
-        return self.basis.turn(np.asarray(self.rows[part]))
 
 
 class ClusterWhitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

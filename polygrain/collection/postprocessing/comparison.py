@@ -18,6 +18,7 @@ from torch import Tensor
 from polygrain.collection.postprocessing import strength
 from polygrain.collection.postprocessing.diffusion import Shown, Smoothing, linked
 from polygrain.collection.postprocessing.strength import NONE, SETTINGS, SmoothingSettings
+from polygrain.compute.blocks import by_blocks
 from polygrain.compute.vectors import as_vectors, unit_rows
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ class Comparison:
                 f"the collection's mean has {len(self.mean)} numbers, the vectors have {vectors.shape[1]}: "
                 "they are of two models"
             )
-        return unit_rows(vectors - np.array(self.mean, np.float32))
+        mean = np.array(self.mean, np.float32)
+        return by_blocks(vectors, lambda some: unit_rows(some - mean))
 
     plain = query
 
@@ -70,9 +72,13 @@ class Comparison:
         if not self.mean:
             return rows
         mean = np.array(self.mean)
-        along = rows @ mean
-        lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
-        return (mean + lengths[:, None] * rows).astype(np.float32)
+
+        def back(some: Rows) -> np.ndarray:
+            along = some @ mean
+            lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
+            return mean + lengths[:, None] * some
+
+        return by_blocks(rows, back)
 
     def rows(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> Rows:
         """Vectors of a model as they are searched."""
@@ -105,7 +111,7 @@ def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[n
         raise ValueError(
             f"{name} hold zeros alone in row {empty[0]} ({len(empty)} such rows), which have no direction: remove them"
         )
-    return unit_rows(rows)
+    return by_blocks(rows, unit_rows)
 
 
 def mean_of(vectors: Rows) -> tuple[float, ...]:

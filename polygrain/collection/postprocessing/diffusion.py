@@ -104,7 +104,10 @@ def linked(
     turned = turned_to_link(by)
     neighbours = neighbours_of(turned, min(smoothing.neighbours, len(rows) - 1), shown)
     weights = links(neighbours, cosines(turned, neighbours), smoothing.power)
-    return unit_rows(smoothed(rows, weights, smoothing.strength, shown))
+    result = smoothed(rows, weights, smoothing.strength, shown)
+    for part in blocks(len(result), FETCHED):
+        result[part] = unit_rows(result[part])
+    return result
 
 
 def turned_to_link(rows: Float32[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:

@@ -1,9 +1,12 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.closed_form import basis_of, closed_form, of_views
+from polygrain.fisher import closed_form as module
+from polygrain.fisher.closed_form import Turned, basis_of, closed_form, of_views
 from polygrain.fisher.layer import axes
 from polygrain.fisher.scatter import average, of_equal_size, within_clusters
 
@@ -26,6 +29,18 @@ def test_basis_of__is_the_principal_axes_of_rows_less_the_mean_of_their_task():
     np.testing.assert_allclose(np.abs(found.axes.T @ expected.components_.T), np.eye(12), atol=1e-3)
     np.testing.assert_allclose(found.mean, rows.mean(0), atol=1e-6)
     np.testing.assert_allclose(found.turn(rows), rows @ found.axes, atol=1e-6)
+
+
+def test_turn__makes_no_other_copy_in_float64_than_the_result(monkeypatch):
+    monkeypatch.setattr(module, "CELLS", 2**10)
+    rows, basis = rows_of(4_000), basis_of(ROWS, TASKS, 2)
+    tracemalloc.start()
+    found = basis.turn(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(found, rows.astype(float) @ basis.axes, atol=1e-12)
+    np.testing.assert_array_equal(Turned(rows, basis)[5:9], basis.turn(rows[5:9]))
+    assert found.shape == Turned(rows, basis).shape and peak < 2 * found.nbytes
 
 
 @pytest.mark.parametrize("rows", [ROWS[:1], np.repeat(ROWS[:1], 9, 0)])

@@ -1,11 +1,14 @@
 """How a collection is compared, against loops over its rows."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from polygrain.collection.postprocessing import comparison
 from polygrain.collection.postprocessing.comparison import Comparison, choose, directions, mean_of
 from polygrain.collection.postprocessing.diffusion import Smoothing
+from polygrain.compute import blocks
 from polygrain.compute.vectors import unit_rows
 from tests.polygrain.collection.postprocessing.test_diffusion import plain_smoothed, plain_weights, turned
 
@@ -47,6 +50,25 @@ def test_query__refuses_vectors_of_another_dimension():
     for dim in (1, 4):
         with pytest.raises(ValueError, match="mean"):
             Comparison((0.5,) * dim).query(shared())
+
+
+def test_query__costs_no_copy_but_the_result(monkeypatch):
+    """Of rows in a mapped file, of which there may be more than fit into memory twice."""
+    rows = shared(20_000, 64)
+    one = Comparison(mean_of(rows))
+    centred = unit_rows(rows - np.array(one.mean, np.float32))
+    monkeypatch.setattr(blocks, "CELLS", 2**14)
+    for change, expected, given in (
+        (one.query, centred, rows),
+        (one.rows, centred, rows),
+        (one.uncentred, rows, centred),
+    ):
+        tracemalloc.start()
+        found = change(given)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        np.testing.assert_allclose(found, expected, atol=0 if given is rows else 1e-5)
+        assert peak < 1.5 * rows.nbytes
 
 
 def test_rows__are_centred_and_smoothed():
