@@ -37,6 +37,6 @@ def by_blocks(
 ) -> Float32[np.ndarray, "row _"]:
     """Rows, each changed on its own, to `width` values; of mapped ones only the result is in memory as a whole."""
     result = np.empty((len(rows), rows.shape[1] if width is None else width), np.float32)
-    for part in blocks_within(*rows.shape, CELLS):
+    for part in blocks_within(len(rows), rows.shape[1], CELLS):
         result[part] = change(rows[part])
     return result

@@ -1,9 +1,9 @@
 """The last layer from clusters of many granularities, without labels, epochs or step sizes.
 
-An adaptor of a granularity has a closed form: the scatter within its clusters (scatter.py) says which directions do not
-matter there. The mean of these scatters over granularities is the average fusion, and Fisher's discriminant of total
-against within scatter is the layer (layer.py). The finest granularity has an image and its views as a cluster, and
-counts as much as all others.
+At one granularity the adaptor is known in closed form: directions with large scatter within clusters (scatter.py) are
+noise. The mean of these scatters over granularities is the average fusion, and Fisher's discriminant of total against
+within scatter is the layer (layer.py). The finest granularity has an image and its views as a cluster, and counts as
+much as all others together.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Basis(NamedTuple):
     def turn(self, rows: Float32[np.ndarray, "row dim"]) -> Float[np.ndarray, "row axis"]:
         """Rows along these axes, not centred."""
         result = np.empty((len(rows), len(self.variances)))
-        for part in blocks_within(*rows.shape, CELLS):
+        for part in blocks_within(len(rows), rows.shape[1], CELLS):
             result[part] = rows[part].astype(np.float64) @ self.axes
         return result
 

@@ -1,8 +1,7 @@
-"""How one collection is compared: its own mean, and how far it is smoothed.
+"""How one collection is compared: its own mean (centring), and how far it is smoothed.
 
-What all images of a collection have in common tells none from another. So a collection's own mean is taken from its
-vectors of unit length, which get unit length again, and so is it from a query. Images that come later take the mean as
-it is.
+The mean is common to all images and tells none apart. So it is subtracted from every vector and from each query, and
+they are normalised again. Images that come later use the same mean.
 """
 
 import logging
@@ -51,7 +50,7 @@ class Comparison:
         return replace(self, smoothing=NONE)
 
     def query(self, vectors: Rows) -> Rows:
-        """Vectors of a model, of unit length, as they ask: less the mean, of unit length again.
+        """Vectors of a model, of unit length, as queries: less the mean, and normalised again.
 
         ValueError for vectors of another dimension than the mean.
         """
@@ -72,13 +71,9 @@ class Comparison:
         if not self.mean:
             return rows
         mean = np.array(self.mean)
-
-        def back(some: Rows) -> np.ndarray:
-            along = some @ mean
-            lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
-            return mean + lengths[:, None] * some
-
-        return by_blocks(rows, back)
+        along = rows @ mean
+        lengths = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0)) - along
+        return (mean + lengths[:, None] * rows).astype(np.float32)
 
     def rows(self, vectors: Rows, front: Front | None = None, shown: Shown = iter) -> Rows:
         """Vectors of a model as they are searched."""
@@ -108,9 +103,7 @@ def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[n
         log.warning("%s hold bytes, taken as numbers: packed bits are none, unpack them first, %s", name, UNPACK)
     empty = np.flatnonzero(~rows.any(1))
     if len(empty):
-        raise ValueError(
-            f"{name} hold zeros alone in row {empty[0]} ({len(empty)} such rows), which have no direction: remove them"
-        )
+        raise ValueError(f"row {empty[0]} of {name} is all zeros ({len(empty)} such rows): remove them")
     return by_blocks(rows, unit_rows)
 
 
@@ -131,6 +124,5 @@ def choose(
 ) -> tuple[Comparison, strength.Chosen]:
     """How these vectors of a model are to be compared, and what was compared for that; `mean`: None for their own."""
     mean = mean_of(vectors) if mean is None else mean
-    by = vectors if front is None else front(vectors)
-    chosen = strength.choose(by, settings, alike=alike)
+    chosen = strength.choose(vectors if front is None else front(vectors), settings, alike=alike)
     return Comparison(mean, chosen.smoothing, alike=alike), chosen

@@ -1,4 +1,4 @@
-"""A collection smoothed by its own neighbour graph: an image becomes like the images it is linked to, step by step.
+"""Diffusion on the neighbour graph of a collection: an image becomes like the images it is linked to, step by step.
 
 Two rows are linked where each is among the other's nearest; a link weighs their cosine^power. With S the weights,
 normalised by degrees on both sides, the smoothed rows are T = (I - strength S)^-1 Z = Z + strength S T: random walks
@@ -48,7 +48,7 @@ class Smoothing:
 
 
 def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.ndarray, "row rank"]:
-    """So many nearest others of each row; ValueError where there are not so many."""
+    """The `count` nearest others of each row; ValueError where there are fewer."""
     return nearest_others(vectors, count, "auto", RECALL, shown=shown).neighbours
 
 

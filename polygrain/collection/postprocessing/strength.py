@@ -1,17 +1,16 @@
-"""How far a collection is smoothed by its neighbour graph, as far as its images without labels can tell.
+"""How far a collection is smoothed by its neighbour graph, judged by its images without labels.
 
 The principal axes of the embeddings are dealt into two halves: two witnesses of the same images that share no number.
-Some images are taken out as queries. By each half alone the others are smoothed, by a graph of their own, and searched.
-What both halves answer is what the images have in common; a smoothing that spreads the mistakes of one half makes the
-answers part. The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the
-nearest by the other. Of those as good as the best, the strongest is taken: most gain by more.
+Some images are taken out as queries. Each half alone smooths the others by its own graph, and searches them. Answers
+that both halves give come from the images; a smoothing that spreads the mistakes of one half makes the answers differ.
+The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the nearest by the
+other. Among the smoothings as good as the best, the strongest is taken: most collections gain by more.
 
-The depth is the size of the group that is meant. Where it is known how many images are alike, that is the depth, and
-graphs of several sizes up to it are compared. If very few are, nothing is smoothed. Else it is `depth`, with the graph
-of `neighbours`, and what loses agreement among the nearest `guard` is out: smoothed for broad classes, those of six
-images are lost.
+If it is known how many images are alike, that number is the depth, and graphs of several sizes up to it are compared;
+below `FEWEST_ALIKE` nothing is smoothed. Otherwise the depth is `depth`, the graph has `neighbours`, and a smoothing
+that loses agreement among the nearest `guard` is out: chosen for broad classes, it would lose groups of six images.
 
-Of many images whole neighbourhoods are compared: fewer images, drawn at random, would have fewer of a kind.
+Of a large collection whole neighbourhoods are compared: a random sample would have fewer images of each kind.
 """
 
 from collections.abc import Sequence
@@ -28,25 +27,26 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
 
-# Rows that are compared, at most, more cost time and change little; of more, those near so many drawn rows.
+# Rows that are compared at most: more cost time and change little. Of more rows, those near a few drawn ones are.
 ROWS, CENTRES = 10_000, 5
-# A fifth of the rows, at most, are queries, and a fifth are nearest. Queries are drawn so many times.
+# At most a fifth of the rows are queries, and at most a fifth are their nearest. The draw is repeated.
 SHARE, DRAWS = 5, 3
-# Of fewer alike most neighbours are of other kinds. Of 3 smoothing lost a point, with two encoders (docs/results.md).
+# Of fewer alike most neighbours are of other kinds: at 3, smoothing lost a point with two encoders (docs/results.md).
 FEWEST_ALIKE = 6
 NONE = Smoothing()
+SHARPER = "Say about how many images show the same thing (`--alike`, `choice.alike`): then the comparison is sharper"
 
 
 class SmoothingSettings(Section):
     """Which smoothings are compared, and how."""
 
-    neighbours: Count = Field(description="an image is linked to those of its so many nearest whose nearest it is, too")
+    neighbours: Count = Field(description="nearest images to which an image may be linked; a link is mutual")
     strengths: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
         max_length=20, description="compared: how far links reach; 0 leaves the images as they are"
     )
     queries: Count = Field(description="images that are taken out as queries to compare, at most a fifth of them")
     graphs: list[Count] = Field(
-        min_length=1, max_length=20, description="the same, compared where it is known how many images are alike"
+        min_length=1, max_length=20, description="numbers of neighbours, compared where it is known how many are alike"
     )
     depth: Count = Field(description="nearest images that are compared, at most a fifth of them")
     guard: Count = Field(description="nearest images among which no smoothing may lose, where nothing is known")
@@ -54,7 +54,7 @@ class SmoothingSettings(Section):
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
 
 
-# What `polygrain embed` takes; params.yaml has the same.
+# Of vectors, and of a folder that is no task. params.yaml has the same for tasks, where they can be changed.
 SETTINGS = SmoothingSettings(
     neighbours=20,
     strengths=[0.5, 0.8, 0.9, 0.95],
@@ -110,11 +110,14 @@ def choose(
     near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
     chosen = max(near, key=lambda one: (one.strength, -one.neighbours))
     plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
+    if not chosen.strength:
+        why = f"of {len(shares)} compared, no smoothing gained (unsmoothed {plain:.1f} %)"
+        return Chosen(NONE, why if alike else f"{why}. {SHARPER}")
     why = (
-        f"of {len(shares)} compared, the strongest whose agreement is within {settings.errors:g} standard errors of "
+        f"of {len(shares)} compared, the strongest whose agreement is within {errors:g} standard errors of "
         f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
     )
-    return Chosen(chosen if chosen.strength else NONE, why)
+    return Chosen(chosen, why)
 
 
 def neighbourhoods(

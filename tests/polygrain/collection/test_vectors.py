@@ -156,7 +156,7 @@ def changed(row, value):
     ("array", "message"),
     [
         (changed(7, np.nan), "nan in row 7"),
-        (changed(7, 0), "zeros alone in row 7"),
+        (changed(7, 0), "row 7 of .* zeros"),
         (ROWS[:0], r"\(0, 24\)"),
         (ROWS[0], r"\(24,\)"),
         (np.array(["a"]), "<U1"),
@@ -176,7 +176,7 @@ def test_smooth_file__says_what_is_wrong_with_an_array(tmp_path, array, message)
 @pytest.mark.parametrize(
     ("given", "column", "message"),
     [
-        (table(changed(7, 0)), None, "zeros alone in row 7"),
+        (table(changed(7, 0)), None, "row 7 of .* zeros"),
         (table(dino=[[1.0]] * 180), None, "name one of clip, dino"),
         (table(), "dino", "no column 'dino'"),
         (table(clip2=[[1.0]] * 180), None, "more than one column of vectors"),

@@ -138,6 +138,15 @@ def test_choose__the_strongest_of_equals(monkeypatch):
     assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
 
 
+def test_choose__where_no_smoothing_gains_it_says_so_and_what_would_tell_more(monkeypatch):
+    shares = {0.0: [0.7, 0.8, 0.9], 0.5: [0.4, 0.6, 0.5], 0.9: [0.3, 0.2, 0.1]}
+    known = {Smoothing(strength, 5): np.array([of, of]) for strength, of in shares.items()}
+    monkeypatch.setattr(strength, "compare", lambda *_: known)
+    unsaid, said = choose(clusters(), SETTINGS), choose(clusters(), SETTINGS, alike=30)
+    assert unsaid.smoothing == said.smoothing == strength.NONE
+    assert "alike" in unsaid.why and "alike" not in said.why and "strongest" not in unsaid.why + said.why
+
+
 @pytest.mark.parametrize(
     "rows", [clusters(classes=1, per_class=3), np.repeat(clusters(classes=1, per_class=1), 120, 0)]
 )
