@@ -30,10 +30,17 @@ def plain(embeddings, labels):
     return [np.array(column) for column in zip(*result, strict=True)]
 
 
-@pytest.mark.parametrize("classes", [1, 2, 7, 60])
-@pytest.mark.parametrize("nearest", [0, 5, 79])
-@pytest.mark.parametrize(("cosines", "queries"), [(2**25, 256), (70, 7)])
-@pytest.mark.parametrize(("many", "deep"), [(40, 1), (40, 1000), (metrics.GROUP, 1)])
+BLOCKS = (2**25, 256), (70, 7)
+GROUPS = (40, 1), (40, 1000), (metrics.GROUP, 1)
+# Every pair of two values of these four.
+PAIRS = [
+    (classes, nearest, *BLOCKS[(i + j) % 2], *GROUPS[(i + j) % 3])
+    for i, classes in enumerate((1, 2, 7, 60))
+    for j, nearest in enumerate((0, 5, 79))
+]
+
+
+@pytest.mark.parametrize(("classes", "nearest", "cosines", "queries", "many", "deep"), PAIRS)
 def test_query_metrics__equals_the_plain_loop(classes, nearest, cosines, queries, many, deep, monkeypatch):
     monkeypatch.setattr(metrics, "MANY", many)
     monkeypatch.setattr(metrics, "DEEP", deep)
