@@ -84,7 +84,7 @@ def test_prepare__same_outputs_and_gradients_with_fewer_norms(architecture, tmp_
 
 
 def test_prepare__the_state_and_the_file_are_those_of_the_plain_network(tmp_path):
-    model = insert(plain("tf_efficientnet_lite0"))
+    model = insert(plain("lcnet_050"))
     save(model, tmp_path)
     before = (tmp_path / "weights.safetensors").read_bytes()
     prepared, tensors = load(tmp_path), read_tensors(tmp_path / "weights.safetensors")
@@ -95,7 +95,7 @@ def test_prepare__the_state_and_the_file_are_those_of_the_plain_network(tmp_path
 
 @torch.no_grad()
 def test_prepare__new_weights_and_copies_of_a_prepared_model_compute_with_theirs(tmp_path):
-    model, other = plain("mobilenetv2_035"), plain("mobilenetv2_035")
+    model, other = plain("lcnet_050"), plain("lcnet_050")
     other.backbone.bn1.bias.add_(1)
     save(insert(model), tmp_path)
     prepared = load(tmp_path)
@@ -109,7 +109,7 @@ def test_prepare__new_weights_and_copies_of_a_prepared_model_compute_with_theirs
 
 
 def test_restore__trains_as_the_plain_network_does_and_a_prepared_one_refuses(tmp_path):
-    model = plain("mobilenetv2_035")
+    model = plain("lcnet_050")
     save(model, tmp_path)
     prepared = load(tmp_path)
     prepared.backbone.requires_grad_(True)
@@ -124,7 +124,7 @@ def test_restore__trains_as_the_plain_network_does_and_a_prepared_one_refuses(tm
 
 
 def test_prepare__a_norm_left_in_training_mode_stays_frozen(tmp_path):
-    save(plain("mobilenetv2_035"), tmp_path)
+    save(plain("lcnet_050"), tmp_path)
     prepared = load(tmp_path)
     expected = prepared.features(IMAGES)
     assert torch.equal(prepared.train().features(IMAGES), expected)
@@ -164,7 +164,7 @@ def test_foldable__a_network_that_cannot_be_traced_runs_as_it_is_and_says_so_onc
 
     module.foldable.cache_clear()
     monkeypatch.setattr(module, "pairs", refuse)
-    model = plain("mobilenetv2_035")
+    model = plain("lcnet_050")
     save(model, tmp_path)
     with caplog.at_level(logging.INFO):
         models = [load(tmp_path), load(tmp_path)]
