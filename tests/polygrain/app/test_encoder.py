@@ -55,7 +55,10 @@ def test_choose__the_side_of_the_training_or_what_the_images_have(monkeypatch, n
     monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
     settings, _ = choose(Request(name, shorter=shorter))
     assert (settings.side, settings.stored) == (side, stored)
-    assert choose(Request("resnet18", side=64, shorter=30))[0].side == 64  # whoever names it has it
+
+
+def test_choose__the_side_that_is_named_whatever_the_images_have():
+    assert choose(Request("resnet18", side=64, shorter=30))[0].side == 64
 
 
 @pytest.mark.parametrize(
