@@ -4,6 +4,7 @@ PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
+unexport PYTHONDONTWRITEBYTECODE # each process of pytest compiles all sources with checks of shapes
 TESTED := python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadfile
 
 .PHONY: install repro test test-slow lint docs bench lock clean
