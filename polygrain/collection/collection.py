@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
+from torch import Tensor
 
 from polygrain.collection import cache, maker
 from polygrain.collection.asked import NOTHING, Asked
@@ -81,18 +82,36 @@ class Collection:
         return cls(File(output), made_by)
 
     @classmethod
+    def of_vectors(
+        cls, vectors: np.ndarray | Tensor, names: Iterable[object] | None = None, alike: int | None = None
+    ) -> "Collection":
+        """The collection of vectors of any encoder: less their mean, behind a layer of their own clusters, and smoothed
+        by each other. Fewer than 100 stay as they are.
+
+        `names`: a text for each row, by default its number. ValueError where vectors or names do not fit.
+        """
+        from polygrain.collection.layer import learn  # scikit-learn takes a second, which a search need not wait for
+
+        return cls(*learn(vectors, names, alike))
+
+    @classmethod
     def open(cls, file: Place, model: Place | None = None, root: Place | None = None) -> "Collection":
-        """The collection in a file. `model`: its model's folder, if it is not where the file remembers it; `root`: that
-        of the images, if they have moved.
+        """The collection in a file. `model`: its model's folder, if it is not where the file remembers it, or of
+        vectors their layer's file; `root`: the folder of the images, if they have moved.
 
         ValueError where the file is missing, damaged or senseless, and where the model or the images are others.
         """
         place = Path(file)
         if not place.exists():
-            given = f"give a folder of images, or what `polygrain embed` wrote; {STREAMED}"
-            raise ValueError(f"{place} {absent(place)}: {given}")
+            instead = f"give a folder of images, or what `polygrain embed` wrote; {STREAMED}"
+            raise ValueError(f"{place} {absent(place)}: {instead}")
         opened = File(place)
-        made_by = maker.of_file(place, opened.facts, None if model is None else Path(model))
+        given = None if model is None else Path(model)
+        if opened.facts.root is None:
+            from polygrain.collection.layer import Layer, file_of
+
+            return cls(opened, Layer(given or file_of(place), opened.facts.model))
+        made_by = maker.of_file(place, opened.facts, given)
         if root is not None:
             require_same_images(opened, Path(root))
         return cls(opened, made_by, None if root is None else Path(root).resolve())
@@ -126,7 +145,7 @@ class Collection:
         return Index(self.plain) if self.is_smoothed else self.index
 
     def query(self, images: Given | Iterable[Given] | np.ndarray) -> Rows:
-        """Image files, opened images or vectors of the model as they ask, in any index of `rows`."""
+        """Image files, opened images or vectors of the model (or encoder) as they ask, in any index of `rows`."""
         return self.comparison.query(self.maker.embed(images))
 
     def search(self, images: Given | Iterable[Given] | np.ndarray, k: int = 10, smooth: bool = True) -> list[list[Hit]]:
@@ -169,9 +188,13 @@ class Collection:
         return Collection.of(source, self.maker, file=file, choose=choose, smooth=smooth, batch=batch)
 
     def save(self, file: Place) -> None:
-        """Writes the collection to a .parquet, for `Collection.open`, `polygrain search` and any reader of Parquet."""
+        """Writes the collection to a .parquet, for `Collection.open`, `polygrain search` and any reader of Parquet.
+
+        Beside one of vectors is their layer, FILE.layer.npz.
+        """
         require_parquet(Path(file))
-        self.file.write(Path(file), self.facts)
+        with self.maker.kept_beside(Path(file)):
+            self.file.write(Path(file), self.facts)
 
     @property
     def is_smoothed(self) -> bool:
@@ -190,7 +213,9 @@ class Collection:
     @cached_property
     def images(self) -> Images:
         """The images themselves: files below the root, or as the pipeline stored them. ValueError where neither is
-        there."""
+        there, and of vectors."""
+        if self.facts.root is None:
+            raise ValueError(f"{self.file.place} holds vectors and no images: `Collection.of_vectors` makes it anew")
         if self.root is not None and any((self.root / path).is_file() for path in self.paths):
             return Listing(self.root, self.paths, {}, self.facts.source)
         return stored_beside(self.file, self.root, self.paths)

@@ -146,6 +146,8 @@ class File:
 
     def paths(self) -> list[str]:
         paths = self.text("path")
+        if self.facts.root is None:  # vectors may have any name
+            return paths
         with reading(self.place, REMEDY):
             if wrong := [path for path in paths if not path or path.startswith("/") or ".." in path.split("/")]:
                 raise ValueError(f"{wrong[0]!r:.200} is no path below its folder")
@@ -163,6 +165,16 @@ class File:
             if not np.all((np.abs(lengths - 1) < 1e-3) | (lengths == 0)):
                 raise ValueError("not all of its rows have unit length")
         return rows
+
+    def within(self, table: pa.Table) -> "File":
+        """These rows, which are in memory, behind the columns of a table with as many, whose other metadata stay."""
+        own = {name: self.table[name] for name in self.schema.names}
+        if "path" in table.column_names and table["path"].to_pylist() == own["path"].to_pylist():
+            del own["path"]
+        table = table.drop_columns([name for name in {*own, "plain"} if name in table.column_names])
+        for name, column in own.items():
+            table = table.append_column(name, column)
+        return File(self.place, table.replace_schema_metadata((table.schema.metadata or {}) | self.schema.metadata))
 
     def write(self, place: Path, facts: Facts) -> None:
         """Writes the same columns elsewhere, or with other facts."""
@@ -186,18 +198,25 @@ def earlier(place: Path) -> File | None:
 
 def write(place: Path, columns: Columns, facts: Facts | None = None) -> None:
     """Writes the columns, a row group in memory at a time; the file is complete or as before."""
-    dim = np.shape(columns["searched"])[1]
-    kinds = pa.schema(
-        [pa.field(name, pa.string() if name in TEXT else rows_of(dim)) for name in columns],
-        facts.encoded() if facts else {},
-    )
+    kinds = table_of({name: of[:0] for name, of in columns.items()}, facts).schema
     with drafted(place) as draft, pq.ParquetWriter(draft, kinds, **UNPACKED) as writer:
         for part in blocks(len(columns["path"]), GROUP):
-            values = [
-                pa.array(of[part], kind) if kind == pa.string() else lists(np.asarray(of[part]))
-                for of, kind in zip(columns.values(), kinds.types, strict=True)
-            ]
-            writer.write_table(pa.Table.from_arrays(values, schema=kinds))
+            writer.write_table(table_of({name: of[part] for name, of in columns.items()}))
+
+
+def table_of(columns: Columns, facts: Facts | None = None) -> pa.Table:
+    """The columns in memory, as a file has them."""
+    values = [pa.array(of, pa.string()) if name in TEXT else lists(np.asarray(of)) for name, of in columns.items()]
+    return pa.table(values, list(columns), metadata=facts.encoded() if facts else {})
+
+
+def require_free(schema: pa.Schema, source: Path) -> None:
+    """ValueError where a column has a name of those to be written, and polygrain did not write it: it would be lost."""
+    facts = (schema.metadata or {}).keys()
+    is_ours = facts >= {b"version", b"comparison"} or b"smoothing" in facts
+    for name in ("searched", "plain"):
+        if name in schema.names and not (is_ours and pa.types.is_fixed_size_list(schema.field(name).type)):
+            raise ValueError(f"{source} has a column {name!r} of its own, which would be replaced: rename it")
 
 
 def rows_of(dim: int) -> pa.DataType:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
@@ -66,6 +67,10 @@ class Maker:
     def comparisons(self) -> Comparisons:
         """How the model's own tasks are compared."""
         return Comparisons.read(self.folder)
+
+    def kept_beside(self, file: Path) -> AbstractContextManager[None]:
+        """A block that writes a collection's file, beside which it puts what has no folder of its own: nothing."""
+        return nullcontext()
 
     def task_of(self, root: Path) -> str:
         """The task whose images lie in a folder, as the params.yaml of the model's graph says; "" for none.
