@@ -25,12 +25,12 @@ def smooth(
     """Learn from vectors of your own, of CLIP or DINO, say, how they are compared: similar images are found more often.
 
     Their mean is taken from them, a layer is learnt from their own clusters, and they are smoothed by each other. A
-    table keeps its columns and gets plain and smoothed. A query goes through the .layer.npz that is written beside.
+    table keeps its columns and gets searched, and plain, which is not smoothed. A query goes through the layer that is
+    written beside, FILE.layer.npz.
 
     Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
     """
     from polygrain.collection.vectors import smooth_file
 
     log_here()
-    count, said = smooth_file(source, output, alike, column, paths)
-    typer.echo("\n".join([*said, f"{output}: {count:,} vectors"]))
+    typer.echo(f"{output}: {len(smooth_file(source, output, alike, column, paths)):,} vectors")

@@ -1,8 +1,5 @@
 """Vectors of any encoder behind a layer of their own, and smoothed: an array or a table in, the same kind out."""
 
-import json
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,19 +9,16 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 from jaxtyping import Float32
 
+from polygrain.collection.collection import Collection
+from polygrain.collection.file import lists, require_free
 from polygrain.collection.postprocessing.comparison import directions
-from polygrain.collection.postprocessing.diffusion import Smoothing, linked
-from polygrain.collection.postprocessing.strength import NONE, SETTINGS, choose
-from polygrain.fisher.estimator import ClusterWhitening, save
-from polygrain.fisher.evidence import agreements
-from polygrain.runner.progress import progress
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import read_lines, reading, starts_with
 from polygrain.store.tables import COLUMNS, PARQUET, described, require_once
 
 READABLE = "give a NumPy array (.npy or .npz, a row for each image) or a table (Parquet) with a column of vectors"
 LINES = "give a text in UTF-8 with the path of an image on each line"
-COLUMN, PLAIN, SMOOTHED = "embedding", "plain", "smoothed"
+COLUMN = "embedding"
 
 
 class Vectors(NamedTuple):
@@ -34,56 +28,13 @@ class Vectors(NamedTuple):
     table: pa.Table
 
 
-class Searched(NamedTuple):
-    """Vectors as they are searched: `plain` behind the layer, and `smoothed`, None where that does not help.
-
-    `said`: for each step what it adds, by the vectors alone.
-    """
-
-    layer: ClusterWhitening
-    plain: Float32[np.ndarray, "row component"]
-    smoothed: Float32[np.ndarray, "row component"] | None
-    smoothing: Smoothing
-    said: list[str]
-
-    @property
-    def best(self) -> Float32[np.ndarray, "row component"]:
-        return self.plain if self.smoothed is None else self.smoothed
-
-
-def searched(rows: Float32[np.ndarray, "row dim"], alike: int | None = None) -> Searched:
-    """Rows of unit length less their own mean, behind their own layer, and smoothed; too few are left as they are.
-
-    They are linked as they were: the layer knows its own clusters too well to say which rows are near.
-    """
-    n = len(rows)
-    if n < SETTINGS.fewest:
-        same = ClusterWhitening().fit(rows[:1])  # of one row it learns nothing
-        return Searched(same, rows, None, NONE, [f"{n} are too few to learn from: {SETTINGS.fewest} are needed"])
-    layer, chosen = ClusterWhitening(alike).fit(rows), choose(rows, alike=alike)
-    plain, shares = layer.transform(rows), {name: 100 * of.mean() for name, of in agreements(rows, alike).items()}
-    first, *others = shares
-    said = [f"{name}: two halves of the vectors agree on {shares[name]:.1f} % of the nearest" for name in others]
-    said[0] += f" ({first}: {shares[first]:.1f} %)"
-    said.append(f"{chosen.smoothing}: {chosen.why}")
-    smoothed = None
-    if chosen.smoothing.strength:
-        smoothed = linked(rows, plain, chosen.smoothing, partial(progress, description="smooth", unit="part"))
-    return Searched(layer, plain, smoothed, chosen.smoothing, said)
-
-
-def layer_file(output: Path) -> Path:
-    """Where the layer is written, through which a query goes."""
-    return output.with_suffix(".layer.npz")
-
-
 def smooth_file(
     source: Path, output: Path, alike: int | None = None, column: str | None = None, paths: Path | None = None
-) -> tuple[int, list[str]]:
-    """Writes vectors as they are searched and beside them their layer; how many there are, and what each step adds.
+) -> Collection:
+    """Writes the vectors in a file as a collection has them, as an array or a table, and beside it their layer.
 
-    A table keeps its columns and gets `plain` and `smoothed`. `column`: where its vectors are. `paths`: of an array, a
-    text with a line for each row. ValueError before anything is written.
+    A table keeps its columns and gets `searched`, and `plain` where smoothing made another row of it. `column`: where
+    its vectors are. `paths`: of an array, a text with a line for each row. ValueError before anything is written.
     """
     if output.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{output} ends in neither .npy nor .parquet: name one of these")
@@ -93,16 +44,17 @@ def smooth_file(
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     # Opened before the work, which is long: the folder may be one that nothing can be written to.
     with drafted(output) as draft, draft.open("wb") as stream:
-        vectors = read(source, column, paths)
-        if output.suffix == ".parquet":
-            require_free(vectors.table.schema, source)
-        result = searched(vectors.rows, alike)
-        if output.suffix == ".npy":
-            np.save(stream, result.best)
-        else:
-            pq.write_table(with_columns(vectors.table, result), stream)
-        save(result.layer, layer_file(output))
-    return len(vectors.rows), result.said
+        (rows, table), is_table = read(source, column, paths), output.suffix == ".parquet"
+        if is_table:
+            require_free(table.schema, source)
+        names = table["path"].to_pylist() if is_table and "path" in table.column_names else None
+        found = Collection.of_vectors(rows, names, alike)
+        with found.maker.kept_beside(output):
+            if is_table:
+                found.file.within(table).write(draft, found.facts)
+            else:
+                np.save(stream, found.rows)
+    return found
 
 
 def read(source: Path, column: str | None = None, paths: Path | None = None) -> Vectors:
@@ -131,7 +83,7 @@ def read(source: Path, column: str | None = None, paths: Path | None = None) -> 
 def array_in(source: Path, name: str | None) -> np.ndarray:
     """The numbers of a .npy, or of a .npz: the array of this name, else its only one."""
     with reading(source, READABLE), source.open("rb") as stream:
-        array, names = np.load(stream, allow_pickle=False), [None]
+        array, names = np.load(stream, allow_pickle=False), list[str | None]([None])
         if not isinstance(array, np.ndarray):
             names = [entry.removesuffix(".npy") for entry in array.zip.namelist() if entry.endswith(".npy")]
             if not names:
@@ -141,7 +93,8 @@ def array_in(source: Path, name: str | None) -> np.ndarray:
         if array.dtype.kind not in "fiu":
             raise ValueError(f"it holds {array.dtype}, not numbers")
     if name not in names:
-        held = "one array: do not name it" if names == [None] else f"{', '.join(names[:COLUMNS])}: name one of these"
+        held = ", ".join(filter(None, names[:COLUMNS]))
+        held = f"{held}: name one of these" if held else "one array: do not name it"
         raise ValueError(f"{source} holds {held} with --column")
     return array
 
@@ -152,7 +105,7 @@ def column_of(table: pa.Table, source: Path, column: str | None) -> str:
     known = [name for name, kind in kinds.items() if is_list(kind)]
     if column is None:
         column = COLUMN if COLUMN in known else known[0] if len(known) == 1 else None
-    if column not in known:
+    if column is None or column not in known:
         asked = f"no column {column!r}" if column is not None else f"{'more than one' if known else 'no'} column"
         lists = "make one of lists of numbers (`json.loads` makes them of text such as '[0.1, 0.2]')"
         remedy = f"name one of {', '.join(known)} with --column" if known else lists
@@ -178,27 +131,3 @@ def array_of(column: pa.ChunkedArray, name: str) -> np.ndarray:
     return np.concatenate([chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]).reshape(
         len(column), lengths[0]
     )
-
-
-def require_free(schema: pa.Schema, source: Path) -> None:
-    """ValueError where a column has a name of those to be written, and polygrain did not write it: it would be lost."""
-    facts = schema.metadata or {}
-    written = {PLAIN, SMOOTHED} if b"smoothing" in facts else {SMOOTHED} if b"comparison" in facts else set()
-    for name in (PLAIN, SMOOTHED):
-        if name in schema.names and not (name in written and is_list(schema.field(name).type)):
-            raise ValueError(f"{source} has a column {name!r} of its own, which would be replaced: rename it")
-
-
-def with_columns(table: pa.Table, result: Searched) -> pa.Table:
-    """The table with the rows as they are searched in place of earlier ones; its metadata say how they are smoothed."""
-    for name, rows in ((PLAIN, result.plain), (SMOOTHED, result.smoothed)):
-        if name in table.column_names:
-            table = table.drop_columns(name)
-        if rows is not None:
-            table = table.append_column(name, lists(rows))
-    facts = {"smoothing": json.dumps(asdict(result.smoothing))}
-    return table.replace_schema_metadata((table.schema.metadata or {}) | facts)
-
-
-def lists(rows: Float32[np.ndarray, "row dim"]) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(np.ravel(rows), rows.shape[1])

@@ -1,15 +1,16 @@
 """Anyone's vectors, smoothed: files in and out, and what is said of those that do not fit."""
 
-import json
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from polygrain.collection.collection import Collection
 from polygrain.collection.postprocessing.diffusion import linked
 from polygrain.collection.postprocessing.strength import choose
-from polygrain.collection.vectors import read, searched, smooth_file
+from polygrain.collection.vectors import read, smooth_file
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher import ClusterWhitening, load
 
@@ -37,31 +38,44 @@ def expected(rows, alike=None):
 
 def test_smooth_file__an_array_becomes_its_smoothed_rows_and_a_query_goes_through_the_layer(tmp_path):
     np.save(tmp_path / "v.npy", ROWS)
-    count, said = smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
+    assert len(smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)) == 180
     plain, smoothed = expected(ROWS, 30)
-    assert count == 180 and len(said) == 3
     np.testing.assert_allclose(np.load(tmp_path / "s.npy", allow_pickle=False), smoothed, atol=1e-6)
-    query = load(tmp_path / "s.layer.npz").transform(ROWS[:7] * 3)
+    query = load(tmp_path / "s.npy.layer.npz").transform(ROWS[:7] * 3)
     np.testing.assert_allclose(query, plain[:7], atol=1e-5)
 
 
-def test_smooth_file__a_table_keeps_its_columns(tmp_path):
-    pq.write_table(table(price=pa.array(range(180))), tmp_path / "v.parquet")
+def test_smooth_file__each_output_has_a_layer_of_its_own(tmp_path):
+    np.save(tmp_path / "v.npy", ROWS)
+    np.save(tmp_path / "w.npy", ROWS[::2, ::-1])
+    smooth_file(tmp_path / "v.npy", tmp_path / "s.npy", alike=30)
+    smooth_file(tmp_path / "w.npy", tmp_path / "s.parquet", alike=15)
+    plain = load(tmp_path / "s.npy.layer.npz").transform(ROWS)
+    np.testing.assert_allclose(plain, expected(ROWS, 30)[0], atol=1e-5)
+    other = Collection.open(tmp_path / "s.parquet")
+    np.testing.assert_allclose(other.query(ROWS[::2, ::-1]), other.plain, atol=1e-5)
+
+
+def test_smooth_file__a_table_keeps_its_columns_and_is_a_collection(tmp_path):
+    given = table(price=pa.array(range(180), pa.int16())).replace_schema_metadata({"mine": "kept"})
+    pq.write_table(given, tmp_path / "v.parquet")
     smooth_file(tmp_path / "v.parquet", tmp_path / "first.parquet")
     smooth_file(tmp_path / "first.parquet", tmp_path / "s.parquet", alike=30, column="clip")
     result = pq.read_table(tmp_path / "s.parquet")
-    assert result.column_names == ["path", "clip", "price", "plain", "smoothed"]
-    assert result["price"].to_pylist() == [*range(180)]
-    for name, rows in zip(("plain", "smoothed"), expected(ROWS, 30), strict=True):
+    assert result.column_names == ["path", "clip", "price", "searched", "plain"]
+    assert result.select(given.column_names).equals(given) and result.schema.metadata[b"mine"] == b"kept"
+    for name, rows in zip(("plain", "searched"), expected(ROWS, 30), strict=True):
         np.testing.assert_allclose(np.stack(result[name].to_numpy()), rows, atol=1e-6)
-    assert json.loads(result.schema.metadata[b"smoothing"])["strength"] > 0
+    found = Collection.open(tmp_path / "s.parquet")
+    assert found.comparison.smoothing.strength and found.search(ROWS[3:4], 1)[0][0].path in found.paths[:30]
 
 
-def test_searched__rows_that_do_not_hang_together_are_not_smoothed():
-    rows = unit_rows(np.random.default_rng(0).normal(size=(120, 200)).astype(np.float32))
-    result = searched(rows)
-    assert result.smoothed is None or result.smoothing.strength
-    np.testing.assert_array_equal(result.best, result.plain if result.smoothed is None else result.smoothed)
+@pytest.mark.parametrize(("path", "expected"), [(range(6), "012345"), (None, "012345"), ([*"abcde", None], 0)])
+def test_smooth_file__a_table_without_names_of_text_gets_them(tmp_path, path, expected):
+    given = table(ROWS[:6]).drop_columns("path")
+    pq.write_table(given.append_column("path", [path]) if path else given, tmp_path / "v.parquet")
+    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
+    assert Collection.open(tmp_path / "s.parquet").paths == list(expected or ["a", "b", "c", "d", "e", "None"])
 
 
 TENSOR = pa.fixed_shape_tensor(pa.float32(), [4, 6])
@@ -75,10 +89,10 @@ def test_smooth_file__any_of_arrows_kinds_of_lists(tmp_path, kind):
     smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
     result = pq.read_table(tmp_path / "s.parquet")
     assert result.schema.field("clip").type == kind
-    np.testing.assert_allclose(np.stack(result["plain"].to_numpy()), unit_rows(ROWS[:6]), atol=1e-6)
+    np.testing.assert_allclose(np.stack(result["searched"].to_numpy()), unit_rows(ROWS[:6]), atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "facts"), [("plain", {}), ("smoothed", {}), ("plain", {"smoothing": "{}"})])
+@pytest.mark.parametrize(("name", "facts"), [("plain", {}), ("searched", {}), ("plain", {"smoothing": "{}"})])
 def test_smooth_file__never_replaces_a_column_of_the_users_own(tmp_path, name, facts):
     given = table(**{name: ["mine"] * 180}).replace_schema_metadata(facts)
     pq.write_table(given, tmp_path / "v.parquet")
@@ -124,7 +138,7 @@ def test_smooth_file__an_array_with_its_paths_becomes_a_table(tmp_path):
     (tmp_path / "p.txt").write_text("\n".join(names) + "\n", encoding="utf-8-sig")
     smooth_file(tmp_path / "v.npy", tmp_path / "s.parquet", paths=tmp_path / "p.txt")
     result = pq.read_table(tmp_path / "s.parquet")
-    assert result.column_names == ["path", "embedding", "plain", "smoothed"]
+    assert result.column_names == ["path", "embedding", "searched", "plain"]
     assert result["path"].to_pylist() == names
     np.testing.assert_allclose(np.stack(result["embedding"].to_numpy()), unit_rows(ROWS), atol=1e-3)
 
@@ -133,9 +147,9 @@ def test_smooth_file__few_vectors_stay_as_they_are(tmp_path):
     pq.write_table(table(ROWS[:3]), tmp_path / "v.parquet")
     smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet")
     result = pq.read_table(tmp_path / "s.parquet")
-    assert result.column_names == ["path", "clip", "plain"]
-    np.testing.assert_allclose(np.stack(result["plain"].to_numpy()), unit_rows(ROWS[:3]), atol=1e-6)
-    np.testing.assert_allclose(load(tmp_path / "s.layer.npz").transform(ROWS), unit_rows(ROWS), atol=1e-6)
+    assert result.column_names == ["path", "clip", "searched"]
+    np.testing.assert_allclose(np.stack(result["searched"].to_numpy()), unit_rows(ROWS[:3]), atol=1e-6)
+    np.testing.assert_allclose(Collection.open(tmp_path / "s.parquet").query(ROWS), unit_rows(ROWS), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [">f2", "<u2", "g"])
@@ -201,3 +215,15 @@ def test_smooth_file__never_over_what_it_reads(tmp_path):
     with pytest.raises(ValueError, match="would lose"):
         smooth_file(tmp_path / "v.npy", tmp_path / "v.npy")
     assert np.array_equal(np.load(tmp_path / "v.npy", allow_pickle=False), ROWS)
+
+
+@pytest.mark.parametrize("name", ["s.npy", "s.parquet"])
+def test_smooth_file__what_fails_at_the_end_leaves_output_and_layer_as_they_were(tmp_path, monkeypatch, name):
+    np.save(tmp_path / "v.npy", ROWS)
+    smooth_file(tmp_path / "v.npy", tmp_path / name)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for writes in ("polygrain.collection.file.File.write", "numpy.save", "numpy.savez"):
+        monkeypatch.setattr(writes, Mock(side_effect=OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        smooth_file(tmp_path / "v.npy", tmp_path / name, alike=30)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -36,7 +36,7 @@ def full_disk(room: int = 2000) -> Iterator[None]:
     ("name", "write"),
     [
         ("pairs.csv", lambda file: write_csv(file, [("path", "other")] * 1000)),
-        ("e.parquet", lambda file: embeddings.write(file, {"path": [""] * 512, "embedding": ROWS})),
+        ("e.parquet", lambda file: embeddings.write(file, {"path": [""] * 512, "searched": ROWS})),
         ("s.npy", lambda file: smooth_file(file.with_name("in.npy"), file)),
         ("best.safetensors", lambda file: checkpoint.write(file, {"weight": torch.ones(5000)})),
     ],
@@ -82,7 +82,7 @@ def test_drafted__a_file_on_a_disk_that_is_read_only_is_refused_before_the_work(
 
 def test_smooth_file__a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch) -> None:
     np.save(tmp_path / "in.npy", ROWS[:64])
-    monkeypatch.setattr("polygrain.collection.vectors.searched", Mock(side_effect=AssertionError))
+    monkeypatch.setattr("polygrain.collection.vectors.read", Mock(side_effect=AssertionError))
     (tmp_path / "out").mkdir()
     (tmp_path / "out/s.npy.draft").mkdir()
     with pytest.raises(OSError, match="directory"):
