@@ -5,17 +5,12 @@ ALIKE is about how many rows show the same thing, if you know.
 
 import sys
 
-import faiss
 import numpy as np
 
-from polygrain.collection.postprocessing.comparison import choose
+from polygrain import Collection
 
-vectors = np.load(sys.argv[1]).astype(np.float32)
 alike = int(sys.argv[2]) if len(sys.argv) > 2 else None
-faiss.normalize_L2(vectors)
-comparison, _ = choose(vectors, alike)
-index = faiss.IndexFlatIP(vectors.shape[1])
-index.add(comparison.rows(vectors))
-_, nearest = index.search(comparison.query(vectors[:5]), 6)
-for row, found in enumerate(nearest):
-    print(f"row {row} is like rows {', '.join(str(other) for other in found if other != row)}")
+vectors = np.load(sys.argv[1])
+collection = Collection.of_vectors(vectors, alike=alike)
+for row, hits in enumerate(collection.search(vectors[:5], k=6)):
+    print(f"row {row} is like rows {', '.join(hit.path for hit in hits if hit.path != str(row))}")

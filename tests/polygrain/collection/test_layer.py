@@ -53,7 +53,7 @@ def test_of_vectors__one_row_and_equal_ones_stay(rows, tmp_path):
     [
         (ROWS[:0], None, None, r"\(0, 24\)"),
         (changed(7, np.inf), None, None, "inf in row 7"),
-        (changed(7, 0), None, None, "zeros alone in row 7"),
+        (changed(7, 0), None, None, "row 7 of vectors is all zeros"),
         (ROWS, ["a"], None, "180 vectors have 1 names"),
         (ROWS[:3], ["a", "b", "a"], None, "2 vectors have the name 'a'"),
         (ROWS[:2], ["a", ""], None, "'' is no name"),
