@@ -9,8 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-from polygrain.collection import file as embeddings
-from polygrain.collection.postprocessing.comparison import choose
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, save
@@ -41,20 +39,24 @@ def write_model(folder: Path) -> None:
 
 
 def write_vectors(file: Path) -> None:
-    """Rows of ten groups, as any encoder may give them: an array, or a table as `polygrain embed` writes it."""
+    """Rows of ten groups, as any encoder may give them."""
     rng = np.random.default_rng(0)
     rows = np.repeat(rng.normal(size=(10, 64)), 20, 0) + 0.5 * rng.normal(size=(200, 64))
-    rows = unit_rows(rows.astype(np.float32))
-    if file.suffix == ".npy":
-        return np.save(file, rows)
-    paths = [f"class{row // 20}/{row}.jpg" for row in range(200)]
-    how, _ = choose(rows, 20)
-    columns = {"path": paths, "embedding": how.plain(rows), "state": [""] * 200, "smoothed": how.rows(rows)}
-    facts = {"model": "0" * 16, "dim": "64", "root": ".", "images": "", "comparison": how.to_json()}
-    embeddings.write(file, columns, facts)
+    np.save(file, unit_rows(rows.astype(np.float32)))
 
 
-RUN = [block for page in PAGES for block in blocks(page) if block.needs is not None]
+def marked(page: Path) -> list[Block]:
+    """The blocks that are run, those that need what is `above` behind the block before."""
+    found: list[Block] = []
+    for block in blocks(page):
+        if block.needs == "above":
+            block = block._replace(code=found[-1].code + block.code, needs=found[-1].needs)
+        if block.needs is not None:
+            found.append(block)
+    return found
+
+
+RUN = [block for page in PAGES for block in marked(page)]
 # A shell block starts the program anew.
 CASES = [
     pytest.param(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polygrain.collection import cache, maker
 from polygrain.collection.asked import NOTHING, Asked
+from polygrain.collection.changes import Changes, changes
 from polygrain.collection.duplicates import Graph, Pair, duplicates, graph_of, odd
 from polygrain.collection.embedding import BATCH, Given
 from polygrain.collection.file import STREAMED, File
@@ -30,7 +31,7 @@ from polygrain.runner.progress import progress
 from polygrain.store.tables import read_csv
 
 Rows = Float32[np.ndarray, "row dim"]
-Place = str | os.PathLike[str]
+Place = str | os.PathLike  # type: ignore[type-arg]  # `isinstance` takes no parameters
 # Images whose bytes prove that a folder is the one that was embedded.
 CHECKED = 20
 
@@ -195,6 +196,13 @@ class Collection:
         require_parquet(Path(file))
         with self.maker.kept_beside(Path(file)):
             self.file.write(Path(file), self.facts)
+
+    def changes(self, since: "Collection | Place | None") -> Changes:
+        """What a database that holds an earlier collection, or none, lacks of this one's rows: `paths` and `rows` to
+        upsert, paths `deleted`. An earlier file is read without its model.
+        """
+        before = File(Path(since)) if isinstance(since, Place) else since
+        return changes(self.file, before.file if isinstance(before, Collection) else before)
 
     @property
     def is_smoothed(self) -> bool:
