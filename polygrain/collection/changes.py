@@ -22,7 +22,7 @@ def changes(now: File, before: File | None) -> Changes:
     """Searched rows that are new or have moved by more than `STILL`; all, where another model made the earlier ones."""
     paths, rows = now.paths(), now.rows("searched")
     there = {path: row for row, path in enumerate(before.paths() if before else [])}
-    places = np.array([there.get(path, -1) for path in paths])
+    places, here = np.array([there.get(path, -1) for path in paths]), {*paths}
     sent = places < 0
     if before and (before.facts.model, before.facts.dim) == (now.facts.model, now.facts.dim):
         earlier = before.rows("searched")
@@ -30,9 +30,5 @@ def changes(now: File, before: File | None) -> Changes:
             sent[part] |= np.linalg.norm(rows[part] - earlier[places[part]], axis=1) > STILL
     else:
         sent[:] = True
-    here = {*paths}
-    return Changes(
-        [path for path, is_sent in zip(paths, sent, strict=True) if is_sent],
-        rows[sent],
-        [path for path in there if path not in here],
-    )
+    deleted = [path for path in there if path not in here]
+    return Changes([paths[row] for row in np.flatnonzero(sent)], rows[sent], deleted)

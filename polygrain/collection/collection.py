@@ -198,9 +198,7 @@ class Collection:
             self.file.write(Path(file), self.facts)
 
     def changes(self, since: "Collection | Place | None") -> Changes:
-        """What a database that holds an earlier collection, or none, lacks of this one's rows: `paths` and `rows` to
-        upsert, paths `deleted`. An earlier file is read without its model.
-        """
+        """What a database lacks of these rows that has those of an earlier collection or file, or none."""
         before = File(Path(since)) if isinstance(since, Place) else since
         return changes(self.file, before.file if isinstance(before, Collection) else before)
 

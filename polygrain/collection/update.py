@@ -94,7 +94,7 @@ def update(maker: Maker, images: Images, output: Path, asked: Asked = NOTHING, b
             shown = bound(progress, description="smooth", unit="part")
             rows = {"searched": comparison.rows(vectors, maker.network.in_front, shown), "plain": plain}
         if before and old and comparison == before.facts.comparison:
-            stay(rows, list(hashes), before, old)
+            stay(rows, list(hashes), before)
         about = {"state": [states[path] for path in hashes], "sha256": list(hashes.values())}
         files.write(partial / "whole.parquet", {"path": list(hashes), **rows, **about}, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
@@ -109,9 +109,9 @@ def is_current(before: File, maker: Maker, images: Images, asked: Asked) -> bool
     return same and asked.is_met(maker, facts) and before.is_smoothed == is_smoothed(facts, before.count, asked)
 
 
-def stay(rows: dict[str, np.ndarray], paths: list[str], before: File, old: set[str]) -> None:
-    """Puts back the rows of `old` images that hardly moved."""
-    there = {path: row for row, path in enumerate(before.paths()) if path in old}
+def stay(rows: dict[str, np.ndarray], paths: list[str], before: File) -> None:
+    """Puts back earlier rows that hardly moved: a database that holds them keeps them."""
+    there = {path: row for row, path in enumerate(before.paths())}
     here = [row for row, path in enumerate(paths) if path in there]
     places = [there[paths[row]] for row in here]
     for name, of in rows.items():

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from qdrant_client import QdrantClient
 
 from polygrain import Collection
 from polygrain.collection import file as files
@@ -20,7 +19,6 @@ from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.compute.vectors import unit_rows
 from tests.helpers.docs_text import ROOT, blocks
-from tests.helpers.photos import write_fused, write_photos
 from tests.test_docs_blocks import draw, write_model
 
 FACTS = Facts("abc", 8, Comparison())
@@ -59,14 +57,6 @@ def test_changes__all_rows_where_none_is_comparable(tmp_path: Path, other: Facts
     np.testing.assert_array_equal(found.rows, now.rows("searched"))
 
 
-def test_changes__of_a_file_whose_model_is_gone(tmp_path: Path) -> None:
-    photos = write_photos(tmp_path / "photos")
-    Collection.of(photos, write_fused(tmp_path / "model"), file=tmp_path / "e.parquet").save(tmp_path / "sent.parquet")
-    shutil.rmtree(tmp_path / "model")
-    now = Collection.of(photos, write_fused(tmp_path / "other", seed=1), file=tmp_path / "e.parquet")
-    assert now.changes(tmp_path / "sent.parquet").paths == now.paths
-
-
 @pytest.fixture
 def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server with pgvector and a database `images`, as the environment names it; it listens on a socket alone."""
@@ -76,15 +66,12 @@ def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if None in programs:
         pytest.skip("PostgreSQL is not installed")
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # the name of a socket is short
-    user = {}
-    if os.getuid() == 0:  # it does not run as root
-        user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-        shutil.chown(folder, "nobody", "nogroup")
+    # It does not run as root.
+    user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.getuid() == 0 else {}
+    shutil.chown(folder, user.get("user", os.getuid()))
 
     def run(program: str, *words: str) -> None:
-        subprocess.run(
-            [program, "-D", folder / "data", *words], check=True, cwd=folder, stdout=subprocess.DEVNULL, **user
-        )
+        subprocess.run([program, "-D", "data", *words], check=True, cwd=folder, stdout=subprocess.DEVNULL, **user)
 
     run(programs[0], "--auth=trust", "--username=tester", "--encoding=UTF8", "--no-sync")
     options = f"-F -c listen_addresses='' -c unix_socket_directories='{folder}'"
@@ -102,17 +89,13 @@ def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         shutil.rmtree(folder)
 
 
-def held(database: str, name: str) -> dict[str, list[float]]:
-    """The rows of all paths in a database of the page."""
-    if database == "qdrant_client":
-        client = QdrantClient(path="qdrant")
-        points, _ = client.scroll(name, limit=99, with_vectors=True)
-        client.close()
-        return {point.payload["path"]: point.vector for point in points}
-    import psycopg
-
-    with psycopg.connect("dbname=images") as connection:
-        return dict(connection.execute(f"SELECT path, row::real[] FROM {name}").fetchall())
+# The rows of all paths, read behind the lines of the page.
+HELD = {
+    "qdrant_client": "held = {p.payload['path']: p.vector for p in"
+    " client.scroll(name, limit=99, with_vectors=True)[0]}",
+    "psycopg": "with psycopg.connect('dbname=images') as db:"
+    " held = dict(db.execute(f'SELECT path, row::real[] FROM {name}'))",
+}
 
 
 @pytest.mark.parametrize("is_smoothed", [False, True])
@@ -127,7 +110,7 @@ def test_changes__a_database_ends_with_the_rows_of_the_file(
     write_model(Path("data/choice"))
     draw(Path("my/images"))
     if is_smoothed:  # few images are so only where an earlier file says it
-        few = Collection.of("my/images", file="shoes.parquet")
+        few = Collection.of(Path("my/images"), file="shoes.parquet")
         few.file.write(Path("shoes.parquet"), replace(few.facts, comparison=Comparison(smoothing=Smoothing(0.5, 3))))
     first, *others = [block.code for block in blocks(ROOT / "docs/howto/databases.md") if block.kind == "python"]
     code = first + next(code for code in others if f"import {database}" in code or f"from {database}" in code)
@@ -145,9 +128,8 @@ def test_changes__a_database_ends_with_the_rows_of_the_file(
     Image.radial_gradient("L").save("my/images/new.png")
     Path("my/images/class0/2.jpg").unlink()
     run(code)
-    last = run(code)
-    shoes, sent = last["shoes"], last["changes"]
-    rows = held(database, last["name"])
+    last = run(code + HELD[database])
+    shoes, sent, rows = last["shoes"], last["changes"], last["held"]
     assert rows.keys() == {*shoes.paths} and sent.deleted == ["class0/2.jpg"]
     np.testing.assert_array_equal(np.array([rows[path] for path in shoes.paths], np.float32), shoes.rows)
     assert {"class1/3.jpg", "new.png"} <= {*sent.paths} and (is_smoothed or len(sent.paths) == 2)

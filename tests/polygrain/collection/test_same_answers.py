@@ -1,5 +1,6 @@
 """One model gives the same answers at every door: gallery, embed, page, exported programs, Python and the report."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -140,7 +141,7 @@ def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: d
 
 
 def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, tmp_path: Path) -> None:
-    """Of the images that are no queries `embed` makes a collection; the queries ask it as files."""
+    """Of the images that are no queries a collection is made; the queries ask it as files, with equal R-Precision."""
     places = [world.data / place for place in ("images", "choice", "features")]
     how = evaluation.Params(whitened_dim=8)
     words = {"model": "chosen", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
@@ -154,8 +155,13 @@ def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, 
     dots = Collection.of(searched, world.choice, file=tmp_path / "e.parquet", task=TASK)
     rows = pq.read_table(tmp_path / "evaluation/smoothed_queries.parquet", filters=[("task", "=", TASK)]).to_pylist()
     assert len(rows) == sum(table["is_query"]) > 9
+    label_of, precisions = dict(zip(table["path"], table["label"], strict=True)), []
     for row in rows:
         query = world.photos / table["path"][row["row"]]
         hits = {hit.path: hit.score for hit in dots.search(query, k=len(dots))[0]}
         named = [hits[table["path"][near]] for near in row["nearest"]]
         np.testing.assert_allclose(named, sorted(hits.values())[::-1][: len(named)], atol=MOST)
+        right = [label_of[path] == table["label"][row["row"]] for path in hits]
+        precisions.append(np.mean(right[: sum(right)]))
+    measured = json.loads((tmp_path / "evaluation/smoothed.json").read_text())[TASK]
+    assert measured["r_precision"] == pytest.approx(np.mean(precisions), abs=MOST)
