@@ -6,19 +6,11 @@ MODEL is a folder such as profiles/shoes/data/choice; without it the bundled enc
 import sys
 from pathlib import Path
 
-import numpy as np
-
-from polygrain import embed, load
-from polygrain.collection.postprocessing.comparison import choose
+from polygrain import Collection
 
 folder, query, *named = map(Path, sys.argv[1:])
-model = load(named[0] if named else Path(__file__).parents[1] / "encoders/vit48")
-paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
-vectors, left = embed(model, paths, skip=True)
-for place, reason in left.items():
-    print(f"{paths[place]} is left out: {reason}", file=sys.stderr)
-paths = [path for place, path in enumerate(paths) if place not in left]
-comparison, _ = choose(vectors, front=model.in_front)  # 100 photographs or more: less their mean, and smoothed
-scores = comparison.rows(vectors, model.in_front) @ comparison.query(embed(model, [query]))[0]
-for place in np.argsort(-scores)[:10]:
-    print(f"{scores[place]:.3f}  {paths[place]}")
+photographs = Collection.of(folder, named[0] if named else Path(__file__).parents[1] / "encoders/vit48")
+for path, reason in photographs.left_out.items():
+    print(f"{path} is left out: {reason}", file=sys.stderr)
+for score, path in photographs.search(query, k=10)[0]:
+    print(f"{score:.3f}  {folder / path}")

@@ -18,11 +18,14 @@ from tests.helpers.project import copy_project
 
 def draw(folder: Path) -> None:
     """Six small pictures of each of two classes."""
-    rng = np.random.default_rng(0)
     for number in range(12):
-        file = folder / f"class{number % 2}" / f"{number}.jpg"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(file)
+        draw_one(folder / f"class{number % 2}" / f"{number}.jpg", number)
+
+
+def draw_one(file: Path, number: int = 0) -> None:
+    pixels = np.random.default_rng(number).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(file)
 
 
 def write_model(folder: Path) -> None:
@@ -74,10 +77,11 @@ def test_blocks__run_as_they_stand(block: Block, tmp_path: Path, monkeypatch: py
     here.mkdir()
     for need in filter(None, map(str.strip, block.needs.split(";"))):
         what, *places = need.split()
-        make = {"images": draw, "model": write_model, "vectors": write_vectors}[what]
+        make = {"images": draw, "image": draw_one, "model": write_model, "vectors": write_vectors}[what]
         for place in places:
             make(outside / place.removeprefix("/data/") if place.startswith("/data/") else here / place)
     monkeypatch.chdir(here)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if block.kind == "python":
         exec(compile(block.code, name(block.page), "exec"), {"__name__": "__main__"})
         return

@@ -18,8 +18,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(monkeypatch, capsys, tmp_path_factory):
     """Runs a script with these words; the lines that it prints."""
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
     def run(script: str, *words: str | Path) -> list[str]:
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])

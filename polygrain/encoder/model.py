@@ -1,5 +1,7 @@
 """A model on disk: `weights.safetensors` + `config.json`, the frozen encoder with or without its adaptors.
 
+`polygrain.Collection` has the images of a folder by a model, compared as it says; here are a model's own embeddings:
+
 model = load("data/choice")
 embeddings = polygrain.embed(model, images)
 """
