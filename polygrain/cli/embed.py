@@ -14,7 +14,7 @@ def embed(
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
     smooth: Annotated[
         bool,
-        typer.Option("--smooth/--no-smooth", help="write rows smoothed by their neighbours, too, where that helps"),
+        typer.Option("--smooth/--no-smooth", help="smooth the rows, where that helps"),
     ] = True,
     alike: Annotated[
         int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
@@ -29,8 +29,8 @@ def embed(
 ) -> None:
     """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
 
-    The file has the columns path and embedding, less the images' mean, and smoothed, where smoothing by the images' own
-    neighbours is chosen.
+    The file has the columns path and searched: embeddings, centred, and smoothed (diffusion on a neighbour graph) where
+    that is chosen. Then plain has them unsmoothed.
     What cannot be read is listed beside it, with the reason. The next call embeds what is new or changed, and one that
     was interrupted goes on where it was.
 

@@ -49,8 +49,8 @@ def new(
             min=2,
             max=1_000_000,
             metavar="COUNT",
-            help="about how many images show the same thing, such as 6 of a product or 300 of a kind; once, or once "
-            "for each folder",
+            help="about how many images show the same thing (images per instance): 6 of a product, 300 of a kind; "
+            "once, or once for each folder",
         ),
     ] = None,
     train: Annotated[
