@@ -4,11 +4,11 @@
 `collection`: the images that were drawn as queries ask all other images of their task, of all classes.
 
 A model that says how its tasks are compared is compared so; by the protocol `classes` less the mean of the searched
-images, which are others than those that trained. What own means alone give is measured of the other models, too.
+images, which are others than those that trained. The other models are measured centred, too.
 
 Reads   images, the folder of one model (images themselves for `pixels`), features
 Writes  metrics.json, whitened.json   {task: {r_precision, map_at_r, recall_at_1, queries}}, as it is and whitened
-        centred.json                  of a model that says nothing of means: less the searched images' own mean
+        centred.json                  of a model that says nothing of means: less the mean of the searched images
         queries.parquet               one row per test image: its metrics and its nearest images
         collection.json, collection_centred.json, smoothed.json   the same of the protocol `collection`, and with
                                       smoothed images (collection/postprocessing/strength.py)

@@ -56,8 +56,8 @@ EXAMPLES = 2  # tasks of which the first screen has a query
 
 
 class Params(schema.Section):
-    gains: int = Field(ge=0, le=20, description="queries with the largest gain in each task's gallery")
-    thumbnail: int = Field(ge=16, le=512, description="largest side of a gallery picture, in pixels")
+    gains: int = Field(ge=0, le=20, description="queries with the largest gain that are shown of each task")
+    thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
     rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
     better: str = Field(
         max_length=300,

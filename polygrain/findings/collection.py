@@ -29,7 +29,7 @@ class Smoothing:
 class CollectionReport:
     """`table` has a row per model, and <model>_smoothed where its collection was smoothed; `trains` on all classes.
 
-    Of the encoder, at its own side and at the chosen one, it has <model>_centred, too: less each collection's own mean.
+    Of the encoder, at its own side and at the chosen one, it has <model>_centred, too: less each collection's mean.
     """
 
     table: scores.Scores
@@ -69,7 +69,7 @@ class CollectionReport:
 def steps(table: scores.Scores) -> list[tuple[str, str]]:
     """The rows that tell what each step gives, with a title: first what needs no choice, then the choice."""
     side = scores.SIDE if scores.SIDE in table.rows else "encoder"
-    titles = {"encoder": "encoder as it is", "encoder" + scores.CENTRED: "less each collection's own mean"}
+    titles = {"encoder": "encoder as it is", "encoder" + scores.CENTRED: "that, centred"}
     titles |= {scores.SIDE + scores.CENTRED: "that, at the chosen side", side + SMOOTHED: "that, smoothed"}
     titles |= {scores.UNTRAINED: "encoder at its best, without training"}
     if table.rows.get(scores.CHOSEN) != table.rows.get(scores.UNTRAINED):

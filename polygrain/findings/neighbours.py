@@ -53,7 +53,7 @@ def most_changed(samples: Sequence[Neighbours], count: int) -> list[Neighbours]:
 def show(
     images: Path, paths: Sequence[str], changed: Sequence[Neighbours], titles: tuple[str, str], size: int
 ) -> list[dict[str, Any]]:
-    """Entries of a gallery: the images of the task in folder `images`, each with its two lists; `paths` name them."""
+    """Entries of the page: the images of the task in folder `images`, each with its two lists; `paths` name them."""
     pixels = arrays.open(images / "pixels.zarr")
     entries = []
     for one in changed:

@@ -42,7 +42,7 @@ HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor s
 
 def title_of(row: str) -> Title:
     model = row.removesuffix(scores.WHITENED).removesuffix(scores.CENTRED)
-    forms = {scores.WHITENED: ", whitened", scores.CENTRED: ", less the collection's own mean"}
+    forms = {scores.WHITENED: ", whitened", scores.CENTRED: ", centred"}
     form = next((words for suffix, words in forms.items() if row.endswith(suffix)), "")
     task, _, how = model.rpartition("-")
     if task and how in HOW:
