@@ -71,7 +71,7 @@ def layers(images: Images, fitted: np.ndarray) -> dict[str, whitening.Whitening 
     found = layer_of(rows, images.tasks[fitted], basis, of_images)
     pairs = within_clusters(basis.turn(rows), images.kinds[fitted])
     return {
-        **dict.fromkeys(("as it is", "own mean")),
+        **dict.fromkeys(("as it is", "centred")),
         "PCA-whitened": whitening.fit(rows, AXES),
         "half-whitened": whitening.fit(rows, AXES, "half"),
         "true pairs": closed_form(basis, [pairs], None),

@@ -3,7 +3,7 @@
 python -m benchmarks.ladder FOLDER [--encoders lite0 lite1] [--sides 96 144 224] [-o docs/results/ladder.csv]
 
 FOLDER holds tasks as <task>/<class>/<image>. A row of the table is an encoder of installed packages at a side; of each
-task a fifth of the images search the others: as they are, less own means, behind the layer of `ClusterWhitening`, and
+task a fifth of the images search the others: as they are, centred, behind the layer of `ClusterWhitening`, and
 smoothed. `seconds` are those of one thread for a thousand images of the tasks' mean, without reading files.
 """
 
@@ -28,7 +28,7 @@ from polygrain.retrieval.metrics import collection_metrics
 from polygrain.store.rectangle import rectangle
 
 BATCH = 8
-COLUMNS = ["set", "encoder", "side", "seconds", "task", "as it is", "own means", "layer", "smoothed"]
+COLUMNS = ["set", "encoder", "side", "seconds", "task", "as it is", "centred", "layer", "smoothed"]
 
 
 @torch.inference_mode()

@@ -30,7 +30,7 @@ from stages.choice import FEWEST
 from stages.seeds import smoothed
 
 KINDS, DRAWS = (3, 6, 12, 30, None), 3
-ROWS = ["as it is", "own means", "layer", "smoothed", "smoothed, said"]
+ROWS = ["as it is", "centred", "layer", "smoothed", "smoothed, said"]
 
 
 def thinned(collection: ImageTable, most: int | None, draw: int) -> np.ndarray:

@@ -123,7 +123,7 @@ def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path
     if beside:
         sides.insert(0, Side(beside.name, str(beside), collection.by(Maker(beside), smooth=True), smooth))
     elif encoder := collection.maker.encoder():
-        # Less its own mean, as the model's rows are.
+        # Centred, as the model's rows are.
         sides.insert(0, Side("encoder", "alone, with the model's input", collection.by(encoder), smooth))
     return sides
 

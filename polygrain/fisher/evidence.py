@@ -1,4 +1,4 @@
-"""What own mean and layer add, as far as vectors without labels can tell.
+"""What centring and the layer add, as far as vectors without labels can tell.
 
 The principal axes of the vectors are dealt into two halves: two witnesses of the same images that share no number. Each
 learns its own layer. The agreement of a form is the share of the nearest by one half that are among the nearest by the
@@ -21,7 +21,7 @@ ROWS, QUERIES, DEPTH = 2_000, 400, 10
 def agreements(
     rows: Float32[np.ndarray, "row dim"], alike: int | None = None, seed: int = 0
 ) -> dict[str, Float64[np.ndarray, " query"]]:
-    """The agreement of rows of unit length as they are, less their own mean, and behind a layer, query by query."""
+    """The agreement of rows of unit length as they are, centred, and behind a layer, query by query."""
     drawn = rows[draw_cells(rows, ROWS, seed)] if len(rows) > ROWS else rows
     queries = np.random.default_rng(seed).permutation(len(drawn))[:QUERIES]
     turned = drawn @ principal_components(drawn, largest(drawn)).axes.astype(np.float32)
@@ -30,7 +30,7 @@ def agreements(
         half = unit_rows(np.ascontiguousarray(turned[:, start::2]))
         forms = {
             "as they are": half,
-            "own mean": unit_rows(half - half.mean(0)),
+            "centred": unit_rows(half - half.mean(0)),
             "layer": ClusterWhitening(alike, random_state=seed).fit_transform(half),
         }
         answers.append({name: others(form, queries, depth) for name, form in forms.items()})

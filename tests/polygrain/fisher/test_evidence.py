@@ -9,8 +9,8 @@ UNITS = unit_rows(ROWS)
 
 def test_agreements__grow_where_layer_and_mean_tell_more_apart():
     means = {name: of.mean() for name, of in agreements(UNITS, 10).items()}
-    assert [*means] == ["as they are", "own mean", "layer"]
-    assert means["layer"] > means["own mean"] + 0.01
+    assert [*means] == ["as they are", "centred", "layer"]
+    assert means["layer"] > means["centred"] + 0.01
 
 
 def test_agreements__of_noise_are_those_of_chance():
