@@ -26,7 +26,6 @@ from polygrain.retrieval.metrics import collection_metrics
 from polygrain.selection import seen
 from polygrain.store.image_table import ImageTable, read_tables
 from polygrain.store.reading import read_json
-from stages.choice import FEWEST
 from stages.seeds import smoothed
 
 KINDS, DRAWS = (3, 6, 12, 30, None), 3
@@ -60,7 +59,7 @@ def measure(
         values, ends = [], outputs if name in ROWS[:2] else behind
         for task in alike:
             own, asked = rows[tasks == task], np.flatnonzero((collection.tasks == task) & collection.is_query)
-            mean, front = () if name == "as it is" else mean_of(ends[own], FEWEST), lambda _, of=outputs[own]: of
+            mean, front = () if name == "as it is" else mean_of(ends[own]), lambda _, of=outputs[own]: of
             by = Comparison(mean)
             if "smoothed" in name:
                 by, _ = choose(ends[own], alike[task] if "said" in name else None, mean=mean, front=front)

@@ -44,6 +44,8 @@ def test_main__rows_are_as_the_model_compares(world: Path, monkeypatch) -> None:
     np.testing.assert_allclose(made.plain, comparison.query(vectors), atol=1e-3)
     np.testing.assert_allclose(made.rows, comparison.rows(vectors), atol=2e-3)
     assert made.paths[9] == "1/1.png" and made.root.resolve() == world / "images/dots"
+    with pytest.raises(ValueError, match="`polygrain run` brings it up to date"):
+        made.update()
     assert made.comparison == comparison and made.facts.task == "dots" and made.facts.model == name
     for path in ("my/dots", "/elsewhere"):  # as each clone has it, now
         (world / "params.yaml").write_text(f"paths: {{dots: {path}}}\n")

@@ -13,7 +13,7 @@ def model(
     folder: Annotated[Path, Folder] = Path(MODEL),
     drop: Annotated[str | None, typer.Option(metavar="DIGEST", help="delete this model of an earlier run")] = None,
 ) -> None:
-    """Say what a model folder holds: network, input, length of an embedding, tasks whose collections it knows, digest.
+    """Say what a model folder holds: network, input, length and cost of an embedding, digest.
 
     Models that a run has replaced are kept for the embeddings that they made, and are listed, too.
 
@@ -21,7 +21,6 @@ def model(
 
     Example: polygrain model profiles/shoes/data/choice --drop 0123456789abcdef
     """
-    from polygrain.collection.postprocessing.comparisons import Comparisons
     from polygrain.encoder import load
     from polygrain.encoder.digest import digest
     from polygrain.encoder.kept import earlier
@@ -44,7 +43,6 @@ def model(
         "adaptors": ", ".join(config.adaptors.names) if config.adaptors else "none",
         "embedding": f"{network.dim} numbers of unit length"
         + (f", of the last {config.blocks} blocks" if config.blocks > 1 else ""),
-        "tasks": ", ".join(Comparisons.read(folder).tasks) or "none is known",
         "digest": digest(folder),
     }
     lines |= {"earlier": ", ".join(map(str, kept.values()))} if kept else {}

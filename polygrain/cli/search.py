@@ -84,7 +84,7 @@ def opened(source: Path, model: Path | None, root: Path | None, queries: Sequenc
 
     if is_parquet(source) or not source.exists():
         return Collection.open(source, model, root)
-    images, maker = find(source), Maker(require_model(model or Path(MODEL)))
+    maker, images = Maker(require_model(model or Path(MODEL))), find(source)
     for query in queries:
         maker.embed(query)
     found = Collection.of(images, maker)

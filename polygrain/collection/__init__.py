@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-__all__ = ["Collection", "Hit", "embed"]
+__all__ = ["Changes", "Collection", "Hit", "embed"]
 
 
 def __getattr__(name: str) -> Any:

@@ -62,7 +62,7 @@ class Asked:
         """How vectors of the model are compared, and by how many of them that was chosen.
 
         As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else as
-        they tell themselves: by their own mean, or where they are few by the model's.
+        they tell themselves: centred on their own mean, or where they are few on the model's.
         """
         count, expected, known = len(vectors), self.as_task(maker), maker.comparisons
         if expected is not None:

@@ -181,9 +181,9 @@ class Collection:
 
         ValueError for a collection that `polygrain run` makes.
         """
-        if self.file.place.resolve().parent.parent.name == "gallery":
-            raise ValueError(f"{self.file.place} is made by the pipeline: `polygrain run` brings it up to date")
         root, file = self.root or self.images.root, self.file.place
+        if not self.facts.images:
+            raise ValueError(f"{file} is made by the pipeline: `polygrain run` brings it up to date")
         source = root / self.facts.source.name if self.facts.source else root
         smooth = self.is_smoothed or not is_smoothed(self.facts, len(self), NOTHING)
         return Collection.of(source, self.maker, file=file, choose=choose, smooth=smooth, batch=batch)

@@ -84,7 +84,8 @@ class Facts:
             dim=int(given["dim"]),
             comparison=comparison,
             alike=alike,
-            count=int(given.get("count", count)),
+            # A file of the first version that is not smoothed may have been chosen when it had few rows.
+            count=int(given.get("count", count if comparison.smoothing.strength else 0)),
         )
 
 

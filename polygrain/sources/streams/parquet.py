@@ -39,7 +39,7 @@ def opened(stream: IOBase, name: str) -> Iterator[tuple[pq.ParquetFile, str, str
 def holds_embeddings(file: Path) -> bool:
     """Whether a file is one that `polygrain embed` wrote (collection/file.py), of embeddings and no images."""
     try:
-        return {b"model", b"dim", b"root"} <= (pq.read_schema(file).metadata or {}).keys()
+        return {b"model", b"dim"} <= (pq.read_schema(file).metadata or {}).keys()
     except (OSError, pa.ArrowException):
         return False
 

@@ -47,7 +47,7 @@ def test_start__nothing_large_is_imported_before_a_command_wants_it():
 
 def test_announced__says_that_it_has_begun_before_it_loads(monkeypatch):
     monkeypatch.setitem(sys.modules, "polygrain.collection.collection", None)  # the first of what it loads
-    begun = CliRunner().invoke(command.app, ["search", "--in", "."])
+    begun = CliRunner().invoke(command.app, ["search", "a.png", "--in", "."])
     assert begun.stderr == "search: loading ...\n" and isinstance(begun.exception, ImportError)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.collection import file as embeddings
+from polygrain.collection.file import Facts, write
+from polygrain.collection.postprocessing import Comparison
 from polygrain.config.folders import Folder, examine, look, task_names
 from polygrain.sources import look as looking
 from polygrain.sources.streams import place, stream
@@ -105,11 +106,8 @@ def test_examine__tars_and_parquet_files(tmp_path):
 
 def test_examine__tars_beside_something_else(tmp_path):
     raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png")
-    embeddings.write(
-        raw / "embeddings.parquet",
-        {"path": ["a/1.png"], "embedding": np.ones((1, 1), np.float32)},
-        {"model": "x", "dim": "1", "root": ".", "images": ""},
-    )
+    columns = {"path": ["a/1.png"], "searched": np.ones((1, 1), np.float32)}
+    write(raw / "embeddings.parquet", columns, Facts("x", 1, Comparison(), raw))
     assert examine(str(raw)).classes == {"a": 2, "b": 1}
     streams.tar(raw / "backup.tar", *streams.samples(0, 4))
     with pytest.raises(ValueError, match=r"holds backup.tar beside images: give '.*/raw/\*.tar' to read"):
