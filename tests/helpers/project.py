@@ -35,9 +35,9 @@ ENVIRONMENT = os.environ | {
 }
 
 
-def draw_images(root: Path) -> None:
+def draw_images(root: Path, seed: int = 0) -> None:
     """Six classes of eight pictures: shapes of a class's own colour at random places."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     for label in range(6):
         (root / f"class{label}").mkdir(parents=True)
         for i in range(8):
