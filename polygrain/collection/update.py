@@ -229,11 +229,13 @@ def gather(
         # Else a full disk is a signal, which ends the process, at the first write to a hole of a mapped file.
         os.posix_fallocate(stream.fileno(), 0, os.fstat(stream.fileno()).st_size)
     if before is not None:
-        for group in before.groups("path", "plain"):
-            named = group.column("path").to_pylist()
-            taken = [row for row, path in enumerate(named) if path in old]
-            values = files.numbers(group.column(before.names["plain"]), dim)[taken]
-            rows[[place[named[row]] for row in taken]] = before.facts.comparison.uncentred(values)
+        with reading(before.place, f"delete {before.place}, and call it again"):
+            for group in before.groups("path", "plain"):
+                # Rows of images that changed or are gone stay behind.
+                named = group.column("path").to_pylist()
+                taken = [row for row, path in enumerate(named) if path in old]
+                values = files.numbers(group.column(before.names["plain"]), dim)[taken]
+                rows[[place[named[row]] for row in taken]] = before.facts.comparison.uncentred(values)
     for part in parts:
         with reading(part, f"delete {partial}, and call it again"):
             for group in pq.ParquetFile(part).iter_batches(files.GROUP, columns=["path", "searched"]):
