@@ -18,9 +18,11 @@ from polygrain.collection import Collection
 from polygrain.collection.file import Facts, File, write
 from polygrain.collection.maker import Maker
 from polygrain.collection.postprocessing import Comparison
+from polygrain.encoder import load
 
 SIZE, LARGE, SHOWN, CLICKS = (100_000, 384), (1_100_000, 128), 24, 100
 BAR_MS = 100
+ENCODER = Path(__file__).parents[1] / "encoders/vit48"  # which is asked nothing
 
 
 def measure(root: Path, rows: int, dim: int) -> None:
@@ -31,7 +33,7 @@ def measure(root: Path, rows: int, dim: int) -> None:
     columns = {"path": paths, "searched": hierarchical_mixture(rows, dim)}
     write(root / "e.parquet", columns, Facts("drawn", dim, Comparison(), root))
     (root / paths[0]).touch()
-    made = Collection(File(root / "e.parquet"), Maker(root))
+    made = Collection(File(root / "e.parquet"), Maker(None, load(ENCODER), "drawn"))
     page = Page([Side(name, "", made) for name in ("encoder", "model")], 0.95)
     asked = np.random.default_rng(0).choice(rows, CLICKS, replace=False).tolist()
     for row in asked:

@@ -23,7 +23,7 @@ def embed(
         str | None, typer.Option(metavar="NAME", help="compare the images as this task of the model, wherever they are")
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--choose", help="choose anew how images are compared, not as in an earlier file")
+        bool, typer.Option("--choose", help="choose mean, smoothing and task anew, not as in an earlier file")
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=4096, help="images that go through the model at once")] = 64,
 ) -> None:

@@ -84,6 +84,10 @@ def opened(source: Path, model: Path | None, root: Path | None, queries: Sequenc
 
     if is_parquet(source) or not source.exists():
         return Collection.open(source, model, root)
+    if root is not None:
+        raise ValueError(
+            f"--root is for a file, and {source} is a folder of images or a CSV: name where they are with --in"
+        )
     maker, images = Maker(require_model(model or Path(MODEL))), find(source)
     for query in queries:
         maker.embed(query)

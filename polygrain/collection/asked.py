@@ -22,11 +22,11 @@ class Asked:
     """What is said of how images are compared; without a word, it is as an earlier file has it."""
 
     task: str | None = None
-    """a task of the model, as which they are compared; "" for none"""
+    """a task of the model, as which they are compared"""
     alike: int | None = None
     """about how many show the same thing"""
     choose: bool = False
-    """whatever an earlier file says"""
+    """whatever an earlier file says of mean, smoothing and task"""
     smooth: bool = True
     """beside plain rows smoothed ones, where smoothing is chosen"""
 
@@ -35,10 +35,12 @@ class Asked:
 
         ValueError for a task that the model does not know.
         """
-        task, known = self.task, maker.comparisons
-        if task is None and before is not None and is_same and not self.choose and before.task in known.tasks:
-            task = before.task
-        task = maker.task_of(root) if task is None else task
+        task, known = self.task or "", maker.comparisons
+        if not task and before is not None and is_same and not self.choose:
+            task = before.task if before.task in known.tasks else ""
+            if before.task and not task:
+                log.info("%s knows no task %s any more, as which the images were compared", maker, before.task)
+        task = task or maker.task_of(root)
         known.of(task or None)
         return replace(self, task=task, alike=self.alike or (before.alike if before else None))
 
@@ -48,7 +50,7 @@ class Asked:
         return comparison if comparison and self.alike in (None, comparison.alike) else None
 
     def is_met(self, maker: Maker, before: Facts) -> bool:
-        """Whether a file of the same images has them compared so."""
+        """Whether images are compared so by what a file says, however many there are now."""
         if self.choose or (self.task, self.alike) != (before.task, before.alike):
             return False
         expected = self.as_task(maker)
@@ -74,7 +76,9 @@ class Asked:
             if not has_grown(before.count, count):
                 self.warn_of_mean(before.comparison, vectors)
                 return before.comparison, before.count
-            again = f"chosen again, for {count:,} images in place of {before.count:,}: "
+            again = f"chosen again, for {count:,} images" + (
+                f" in place of {before.count:,}: " if before.count else ": "
+            )
         mean = known.default.mean if count < FEWEST else None
         if self.task:
             mean = known.of(self.task).mean
@@ -95,5 +99,5 @@ NOTHING = Asked()
 
 
 def has_grown(before: int, now: int) -> bool:
-    """Whether there are twice as many images, or at last enough to smooth them."""
-    return now >= 2 * before or before < SETTINGS.fewest <= now
+    """Whether there are twice as many images, or at last enough for a mean of their own, or to smooth them."""
+    return now >= 2 * before or before < FEWEST <= now or before < SETTINGS.fewest <= now

@@ -7,6 +7,7 @@ shoes = shoes.update()  # what is new, changed or gone
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from polygrain.collection import cache, maker
-from polygrain.collection.asked import NOTHING, Asked
+from polygrain.collection.asked import Asked
 from polygrain.collection.changes import Changes, changes
 from polygrain.collection.duplicates import Graph, Pair, duplicates, graph_of, odd
 from polygrain.collection.embedding import BATCH, Given
@@ -26,7 +27,7 @@ from polygrain.collection.listing import Listing, absent, find
 from polygrain.collection.maker import Maker
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.stored import Images, located, stored_beside
-from polygrain.collection.update import is_smoothed, rejected_file, update
+from polygrain.collection.update import rejected_file, update
 from polygrain.runner.progress import progress
 from polygrain.store.tables import read_csv
 
@@ -70,9 +71,11 @@ class Collection:
         """The collection of the images below a folder, or of those that a CSV names, by a model; embeds what is new.
 
         It is kept in `file`, a .parquet, or in your cache folder. `alike`: about how many images show the same thing.
-        `task`: one of the model's, as which the images are compared. Both stay as they were said before, until they
-        are said anew; `choose`: choose anew what is chosen. ValueError where no image can be read.
+        `task`: one of the model's, as which the images are compared. Both stay as they were said before; `choose`:
+        choose mean, smoothing and task anew. ValueError where no image can be read.
         """
+        if alike is not None and alike < 2:
+            raise ValueError(f"alike is {alike}; allowed is 2 or more: about how many images show the same thing")
         made_by = model if isinstance(model, Maker) else Maker(Path(model))
         output = None if file is None else Path(file)
         if output is not None:
@@ -185,8 +188,11 @@ class Collection:
         if not self.facts.images:
             raise ValueError(f"{file} is made by the pipeline: `polygrain run` brings it up to date")
         source = root / self.facts.source.name if self.facts.source else root
-        smooth = self.is_smoothed or not is_smoothed(self.facts, len(self), NOTHING)
-        return Collection.of(source, self.maker, file=file, choose=choose, smooth=smooth, batch=batch)
+        # The folder is asked anew how its tasks are compared.
+        made_by = Maker(self.maker.folder, home=self.maker.home) if self.maker.folder else self.maker
+        if made_by.digest != self.facts.model:
+            raise ValueError(f"{made_by} is another model now: `Collection.of` embeds all images anew by it")
+        return Collection.of(source, made_by, file=file, choose=choose, smooth=not self.facts.smooth, batch=batch)
 
     def save(self, file: Place) -> None:
         """Writes the collection to a .parquet, for `Collection.open`, `polygrain search` and any reader of Parquet.
@@ -194,11 +200,19 @@ class Collection:
         Beside one of vectors is their layer, FILE.layer.npz.
         """
         require_parquet(Path(file))
+        facts, home = replace(self.facts, root=self.root), self.maker.home
+        if self.root is not None and self.facts.source is not None:
+            facts = replace(facts, source=self.root / self.facts.source.name)
+        if home is not None:
+            facts = replace(facts, folder=home.resolve())
         with self.maker.kept_beside(Path(file)):
-            self.file.write(Path(file), self.facts)
+            self.file.write(Path(file), facts)
 
     def changes(self, since: "Collection | Place | None") -> Changes:
-        """What a database lacks of these rows that has those of an earlier collection or file, or none."""
+        """What to write to a database that holds the rows of an earlier collection, and what to delete from it.
+
+        None: it is empty. Ask it by `query` of this collection. An earlier file is read without its model.
+        """
         before = File(Path(since)) if isinstance(since, Place) else since
         return changes(self.file, before.file if isinstance(before, Collection) else before)
 
@@ -213,15 +227,15 @@ class Collection:
     @property
     def left_out(self) -> dict[str, str]:
         """The files that have no row, and why."""
-        file = self.left_out_file
-        return {row["path"]: row["reason"] for row in read_csv(file)} if file.exists() else {}
+        is_here = self.root is not None and self.left_out_file.exists()
+        return {row["path"]: row["reason"] for row in read_csv(self.left_out_file)} if is_here else {}
 
     @cached_property
     def images(self) -> Images:
         """The images themselves: files below the root, or as the pipeline stored them. ValueError where neither is
         there, and of vectors."""
         if self.facts.root is None:
-            raise ValueError(f"{self.file.place} holds vectors and no images: `Collection.of_vectors` makes it anew")
+            raise ValueError("the collection is of vectors and has no images: `Collection.of_vectors` makes it anew")
         if self.root is not None and any((self.root / path).is_file() for path in self.paths):
             return Listing(self.root, self.paths, {}, self.facts.source)
         return stored_beside(self.file, self.root, self.paths)
@@ -231,8 +245,11 @@ class Collection:
 
         ValueError where images cannot be read any more.
         """
-        place, alike = cache.place(self.images.root, other.digest), self.facts.comparison.alike
-        found = Collection.of(self.images, other, file=place, alike=alike, smooth=smooth)
+        # Its own file, whatever else is embedded of the same folder.
+        place = cache.place(self.file.place, other.digest)
+        task = self.facts.task if self.facts.task in other.comparisons.tasks else None
+        alike = self.facts.alike if task else self.facts.comparison.alike
+        found = Collection.of(self.images, other, file=place, task=task, alike=alike, smooth=smooth)
         if found.paths != self.paths:
             lost = len(self) - len(found)
             raise ValueError(f"{lost:,} of the images in {self.root} cannot be read any more: embed them anew")
@@ -241,12 +258,14 @@ class Collection:
 
 def require_same_images(file: File, root: Path) -> None:
     """ValueError where some images below a folder are not those that have rows in a file."""
+    if not root.is_dir():
+        raise ValueError(f"{root} is no folder: name the one in which the images of {file.place} are now")
     hashes = list(zip(file.paths(), file.text("sha256"), strict=True))
     images = Listing(root, [path for path, _ in hashes], {})
     for path, sha256 in hashes[:: max(1, len(hashes) // CHECKED)]:
         if images.missing(path) or (sha256 and images.sha256(path) != sha256):
-            anew = f"`polygrain embed {root} -o {file.place}`"
-            raise ValueError(f"{root / path} is not the image that {file.place} has a row of: embed anew, {anew}")
+            anew = f": embed anew, `polygrain embed {root} -o {file.place}`" if file.facts.images else ""
+            raise ValueError(f"{root / path} is not the image that {file.place} has a row of{anew}")
 
 
 def require_parquet(file: Path) -> None:

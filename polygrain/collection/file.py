@@ -35,7 +35,7 @@ STREAMED = (
     "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
     "data/gallery/<task>/embeddings.parquet, beside data/images/<task>"
 )
-REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`"
+REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`, and delete it before if it is damaged"
 Columns = Mapping[str, Sequence[str] | np.ndarray]
 PATHS, TEXT = ("root", "folder", "source"), ("path", "state", "sha256")
 UNPACKED = {"compression": "none", "use_dictionary": False}
@@ -63,6 +63,8 @@ class Facts:
     """about how many images show the same thing, where a user said it"""
     count: int = 0
     """rows by which it was chosen how they are compared"""
+    smooth: str = ""
+    """"no", where smoothed rows are not wanted"""
 
     def encoded(self) -> dict[str, bytes]:
         given = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -75,8 +77,11 @@ class Facts:
         given = {name.decode("utf-8", "replace"): value for name, value in values.items()}
         if missing := {"model", "dim", "comparison"} - given.keys():
             raise ValueError(f"its metadata lack {', '.join(sorted(missing))}, as those of an earlier version do")
-        found: dict[str, Any] = {name: beside / os.fsdecode(given[name]) for name in PATHS if given.get(name)}
-        found |= {name: given.get(name, b"").decode("utf-8", "replace") for name in ("model", "images", "task")}
+        found: dict[str, Any] = {
+            name: Path(os.path.abspath(beside / os.fsdecode(given[name]))) for name in PATHS if given.get(name)
+        }
+        named = ("model", "images", "task", "smooth")
+        found |= {name: given.get(name, b"").decode("utf-8", "replace") for name in named}
         comparison = Comparison.from_json(given["comparison"])
         alike = int(given["alike"]) if "alike" in given else None if "version" in given else comparison.alike
         return cls(
@@ -109,7 +114,7 @@ class File:
             raise ValueError(f"{place} is no collection: {REMEDY}; {STREAMED}")
         with reading(place, REMEDY):
             self.count: int = self.table.metadata.num_rows if table is None else len(table)
-            self.facts = Facts.decoded(metadata, Path(os.path.abspath(place.parent)), self.count)
+            self.facts = Facts.decoded(metadata, place.parent, self.count)
             plain, searched = ("plain", "searched") if b"version" in metadata else ("embedding", "smoothed")
             self.is_smoothed = {plain, searched} <= {*names}
             self.names = {
@@ -170,7 +175,7 @@ class File:
     def within(self, table: pa.Table) -> "File":
         """These rows, which are in memory, behind the columns of a table with as many, whose other metadata stay."""
         own = {name: self.table[name] for name in self.schema.names}
-        if "path" in table.column_names and table["path"].to_pylist() == own["path"].to_pylist():
+        if has_names(table):
             del own["path"]
         table = table.drop_columns([name for name in {*own, "plain"} if name in table.column_names])
         for name, column in own.items():
@@ -188,8 +193,13 @@ class File:
                 writer.write_batch(pa.RecordBatch.from_arrays(group.columns, schema=kinds))
 
 
+def has_names(table: pa.Table) -> bool:
+    """Whether a table has a text in each row of a column `path`."""
+    return "path" in table.column_names and pa.types.is_string(table["path"].type) and not table["path"].null_count
+
+
 def earlier(place: Path) -> File | None:
-    """The file that is in a place; None for none, and for one that is no collection of any version."""
+    """The file that is in a place; None for none, and for one that is no collection. ValueError for a damaged one."""
     try:
         metadata = pq.read_schema(place).metadata or {}
     except (OSError, pa.ArrowInvalid):

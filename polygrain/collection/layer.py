@@ -51,7 +51,7 @@ class Layer(Maker):
 
     def embed(self, given: Given | Iterable[Given] | np.ndarray | Tensor) -> Float32[np.ndarray, "query dim"]:
         if not isinstance(given, np.ndarray | Tensor):
-            raise ValueError("the collection is of vectors: ask with an array of vectors of the same encoder")
+            raise ValueError("the collection is of vectors: ask in Python, with vectors of the same encoder")
         rows, dim = directions(given, "queries"), len(self.learnt.mean_)
         if rows.shape[1] != dim:
             raise ValueError(f"the collection is of vectors of {dim} numbers, the queries have {rows.shape[1]}")

@@ -28,8 +28,16 @@ DEFAULT = "data/choice"
 class Maker:
     """A model in a folder; or a `network` without one, such as the encoder of a model, with a digest of its own."""
 
-    def __init__(self, folder: Path | None, network: Model | None = None, digest: str = "", name: str = "") -> None:
-        self.folder, self.name = folder, name or str(folder)
+    def __init__(
+        self,
+        folder: Path | None,
+        network: Model | None = None,
+        digest: str = "",
+        name: str = "",
+        home: Path | None = None,
+    ) -> None:
+        """`home`: where files remember it to be, if it is kept in another folder for them."""
+        self.folder, self.name, self.home = folder, name or str(folder), home or folder
         if network is not None:
             self.network = network
         if digest:
@@ -40,7 +48,11 @@ class Maker:
 
     @cached_property
     def network(self) -> Model:
-        return load(self.folder or "").to(device.best())
+        made_by, folder = self.digest, self.folder or Path()
+        network = load(folder).to(device.best())
+        if digest(folder) != made_by:
+            raise ValueError(f"{folder} held model {made_by}, and is another one now: call again")
+        return network
 
     @cached_property
     def digest(self) -> str:
@@ -86,51 +98,43 @@ def of_file(file: Path, facts: Facts, folder: Path | None = None) -> Maker:
 
     Where a run has replaced it, it is the one that was kept. ValueError where it is another one, or gone.
     """
+    made = f"{file} was made by model {facts.model}"
     if folder is not None or facts.folder is None:
         maker = Maker(folder or Path(DEFAULT))
         if maker.digest != facts.model:
-            anew = (
-                ""
-                if facts.root is None or facts.root.is_file()
-                else f", or embed anew, `polygrain embed {facts.root} -o {file} --model {maker}`"
-            )
-            raise ValueError(
-                f"{file} was made by model {facts.model}, {maker} is {maker.digest}: name its model with --model{anew}"
-            )
+            # The pipeline makes those of its own tasks.
+            anew = f", or embed anew, `polygrain embed {facts.root} -o {file} --model {maker}`" if facts.images else ""
+            raise ValueError(f"{made}, {maker} is {maker.digest}: name its model with --model{anew}")
         return maker
     here = digest_of(facts.folder)
     if here == facts.model:
         return Maker(facts.folder)
     if digest_of(kept := earlier(facts.folder).get(facts.model, facts.folder)) == facts.model:
-        return Maker(kept)
+        return Maker(kept, home=facts.folder)
     what = "is another one now" if here else "is not there any more"
-    raise ValueError(f"{file} was made by model {facts.model}, and {facts.folder} {what}: name its folder with --model")
+    raise ValueError(f"{made}, and {facts.folder} {what}: name its folder with --model")
 
 
 def graph_of(place: Path) -> Path | None:
     """The folder of the graph in whose data/ or models/ something lies; None for a place outside of any."""
-    whole = Path(os.path.abspath(place))  # links of DVC are not followed: they lead into its cache
-    return next(
-        (
-            folder.parent
-            for folder in whole.parents
-            if folder.name in ("data", "models") and (folder.parent / "params.yaml").is_file()
-        ),
-        None,
-    )
+    # Links of DVC lead into its cache; a link of a user's leads to the graph.
+    whole = [Path(os.path.abspath(place)), Path(os.path.realpath(place))]
+    places = (folder.parent for one in whole for folder in one.parents if folder.name in ("data", "models"))
+    return next((graph for graph in places if (graph / "params.yaml").is_file()), None)
 
 
 def roots(graph: Path | None) -> dict[str, Path]:
     """Where the images of each task of a graph lie, in this clone."""
     if graph is None:
         return {}
-    file = graph / "params.yaml"
-    with reading(file, "mend it, or name a model elsewhere"):
+    with reading(graph / "params.yaml", "mend it"):
         try:
-            values = yaml.load(file.read_bytes(), yaml.CSafeLoader)
-            return {task: graph / path for task, path in values.get("paths", {}).items()}
-        except (yaml.YAMLError, AttributeError, TypeError) as error:
-            raise ValueError(f"it has no list of paths: {first_line(error)}") from error
+            values = yaml.load((graph / "params.yaml").read_bytes(), yaml.CSafeLoader)
+        except yaml.YAMLError as error:
+            raise ValueError(first_line(error)) from error
+    paths = values.get("paths") if isinstance(values, dict) else None
+    # Another project may have a file of this name.
+    return {task: graph / str(path) for task, path in paths.items()} if isinstance(paths, dict) else {}
 
 
 def same(place: Path, other: Path) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float32
 
 from polygrain.collection import file as files
-from polygrain.collection.asked import NOTHING, Asked
+from polygrain.collection.asked import NOTHING, Asked, has_grown
 from polygrain.collection.embedding import BATCH, embed_pictures
 from polygrain.collection.file import Facts, File
 from polygrain.collection.listing import fingerprint
@@ -44,10 +44,10 @@ def rejected_file(output: Path) -> Path:
     return output.with_suffix(".rejected.csv")
 
 
-def is_smoothed(facts: Facts, count: int, asked: Asked) -> bool:
+def is_smoothed(facts: Facts, count: int) -> bool:
     """Whether so many rows are smoothed: of too few, each would be linked to all others."""
     smoothing = facts.comparison.smoothing
-    return asked.smooth and bool(smoothing.strength) and count > smoothing.neighbours
+    return not facts.smooth and bool(smoothing.strength) and count > smoothing.neighbours
 
 
 def update(maker: Maker, images: Images, output: Path, asked: Asked = NOTHING, batch: int = BATCH) -> None:
@@ -57,40 +57,38 @@ def update(maker: Maker, images: Images, output: Path, asked: Asked = NOTHING, b
     keeps what is finished: a call that was killed goes on where it was, to the same bytes. ValueError where no image
     can be read.
     """
-    before, folder = files.earlier(output), maker.folder and maker.folder.resolve()
-    facts, given = None if before is None else before.facts, asked
-    is_here = facts is not None and facts.root == images.root
-    asked = given.completed(maker, images.root, facts, is_here)
-    if before is not None and is_current(before, maker, images, asked):
-        if folder and folder != before.facts.folder:
-            before.write(output, replace(before.facts, folder=folder))
+    if is_current(files.earlier(output), maker, images, asked):
         return
     require_writable(output)
-    dim = maker.network.dim
+    dim, home = maker.network.dim, maker.home and maker.home.resolve()
     partial = output.with_name(output.name + ".partial")
     states = dict(zip(images.paths, images.states(), strict=True))
     with locked(partial):
+        before = files.earlier(output)  # another process may have ended just now
+        facts = None if before is None else before.facts
+        is_here = facts is not None and facts.root == images.root
         old = taken_over(before, maker, images, states)
         embed_new(maker, images, partial, old, batch)
         hashes, vectors, left = gather(partial, before if old else None, old, images, dim)
         is_same = bool(old) or (is_here and facts is not None and facts.model == maker.digest)
-        asked = given.completed(maker, images.root, facts, is_here or is_same)
-        comparison, count = asked.compare(maker, vectors, facts if is_same else None)
+        settled = asked.completed(maker, images.root, facts, is_here or is_same)
+        comparison, count = settled.compare(maker, vectors, facts if is_same else None)
         facts = Facts(
             model=maker.digest,
             dim=dim,
             comparison=comparison,
             root=images.root,
             images=fingerprint(states),
-            folder=folder,
+            folder=home,
             source=images.source,
-            task=asked.task or "",
-            alike=asked.alike,
+            task=settled.task or "",
+            alike=settled.alike,
             count=count,
+            smooth="" if asked.smooth else "no",
         )
         plain = comparison.plain(vectors)
         rows = {"searched": plain}
-        if is_smoothed(facts, len(vectors), asked):
+        if is_smoothed(facts, len(vectors)):
             shown = bound(progress, description="smooth", unit="part")
             rows = {"searched": comparison.rows(vectors, maker.network.in_front, shown), "plain": plain}
         if before and old and comparison == before.facts.comparison:
@@ -98,25 +96,34 @@ def update(maker: Maker, images: Images, output: Path, asked: Asked = NOTHING, b
         about = {"state": [states[path] for path in hashes], "sha256": list(hashes.values())}
         files.write(partial / "whole.parquet", {"path": list(hashes), **rows, **about}, facts)
         write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(left.items())])
-        put(partial / "whole.parquet", output)
+        # The file last: while it is as before, the next call does all of this again.
         put(partial / "rejected.csv", rejected_file(output))
+        put(partial / "whole.parquet", output)
 
 
-def is_current(before: File, maker: Maker, images: Images, asked: Asked) -> bool:
+def is_current(before: File | None, maker: Maker, images: Images, asked: Asked) -> bool:
     """Whether a file holds these images as they are now, by this model, compared as asked."""
-    facts = before.facts
+    if before is None:
+        return False
+    facts, home = before.facts, maker.home and maker.home.resolve()
+    asked = asked.completed(maker, images.root, facts, facts.root == images.root)
     same = (facts.model, facts.root, facts.images) == (maker.digest, images.root, images.fingerprint())
-    return same and asked.is_met(maker, facts) and before.is_smoothed == is_smoothed(facts, before.count, asked)
+    remembered = facts.source == images.source and (home is None or facts.folder == home)
+    is_enough = asked.as_task(maker) is not None or not has_grown(facts.count, before.count)
+    is_wanted = before.is_smoothed == (asked.smooth and is_smoothed(replace(facts, smooth=""), before.count))
+    return same and remembered and is_enough and is_wanted and asked.is_met(maker, facts)
 
 
 def stay(rows: dict[str, np.ndarray], paths: list[str], before: File) -> None:
     """Puts back earlier rows that hardly moved: a database that holds them keeps them."""
     there = {path: row for row, path in enumerate(before.paths())}
-    here = [row for row, path in enumerate(paths) if path in there]
-    places = [there[paths[row]] for row in here]
+    here = np.array([row for row, path in enumerate(paths) if path in there], np.int64)
+    places = np.array([there[paths[row]] for row in here], np.int64)
     for name, of in rows.items():
-        now, earlier = of[here], before.rows(name)[places]
-        of[here] = np.where(np.linalg.norm(now - earlier, axis=1, keepdims=True) > STILL, now, earlier)
+        earlier = before.rows(name)
+        for part in blocks(len(here), files.GROUP):
+            now, was = of[here[part]], earlier[places[part]]
+            of[here[part]] = np.where(np.linalg.norm(now - was, axis=1, keepdims=True) > STILL, now, was)
 
 
 def taken_over(before: File | None, maker: Maker, images: Images, states: dict[str, str]) -> set[str]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float32
 
 from polygrain.collection.collection import Collection
-from polygrain.collection.file import lists, require_free
+from polygrain.collection.file import has_names, lists, require_free
 from polygrain.collection.postprocessing.comparison import directions
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import read_lines, reading, starts_with
@@ -48,6 +48,8 @@ def smooth_file(
         if is_table:
             require_free(table.schema, source)
         names = table["path"].to_pylist() if is_table and "path" in table.column_names else None
+        if names and has_names(table) and len({*names}) < len(names):
+            names = None  # several rows of one image, say: they keep their names in the table
         found = Collection.of_vectors(rows, names, alike)
         with found.maker.kept_beside(output):
             if is_table:

@@ -54,6 +54,8 @@ class Page:
 
     def __init__(self, sides: list[Side], above: float) -> None:
         self.sides, self.above = sides, above
+        for side in sides:  # before the first question: what cannot be read is told at once
+            _ = side.network, side.collection.plain_index, side.collection.index
         self.collection = sides[-1].collection
         self.paths, self.images = self.collection.paths, self.collection.images
         self.folders = np.unique(self.images.classes, return_inverse=True)[1]

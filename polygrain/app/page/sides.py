@@ -38,4 +38,4 @@ class Side:
 
     def embed(self, picture: UInt8[np.ndarray, "y x 3"]) -> Float32[np.ndarray, "1 dim"]:
         """An image as it asks here."""
-        return self.collection.query(embedding.embed_pictures(self.network, [picture]))
+        return self.collection.comparison.query(embedding.embed_pictures(self.network, [picture]))

@@ -8,6 +8,8 @@ from polygrain.collection.asked import has_grown
     [
         (3, 5, False),
         (3, 6, True),
+        (8, 9, False),
+        (8, 10, True),
         (90, 99, False),
         (90, 100, True),
         (100, 199, False),

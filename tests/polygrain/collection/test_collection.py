@@ -9,6 +9,9 @@ import pytest
 from PIL import Image
 
 from polygrain import Collection, embed
+from polygrain.collection.maker import Maker
+from polygrain.collection.postprocessing import Comparison
+from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder.model import load
 
 
@@ -66,11 +69,13 @@ def test_open__images_that_have_moved(fused: Path, photos: Path, tmp_path: Path)
         _ = Collection.open(tmp_path / "e.parquet").images
     opened = Collection.open(tmp_path / "e.parquet", root=moved)
     assert opened.images.image(shoes.paths[0]).size and opened.root == moved.resolve()
+    opened.save(tmp_path / "saved.parquet")
+    assert Collection.open(tmp_path / "saved.parquet").root == moved.resolve()
     assert opened.update().facts.root == moved.resolve()
     file = moved / shoes.paths[0]
     Image.open(file).rotate(90).save(file)
     for wrong in (moved, tmp_path / "nowhere"):
-        with pytest.raises(ValueError, match=r"is not the image that .*e\.parquet has a row of: embed anew"):
+        with pytest.raises(ValueError, match=r"is not the image that .*e\.parquet has a row of|is no folder"):
             Collection.open(tmp_path / "e.parquet", root=wrong)
 
 
@@ -100,3 +105,42 @@ def test_of__a_file_that_cannot_be_written_is_told_before_the_work(fused, photos
     (tmp_path / "folder.parquet").mkdir()
     with pytest.raises(ValueError, match=r"does not end in|is a folder: name|is not a folder: make"):
         Collection.of(photos, tmp_path / "no model", file=tmp_path / name)
+
+
+def test_update__asks_the_folder_anew(fused: Path, photos: Path, tmp_path: Path) -> None:
+    """How its tasks are compared may have changed; another model embeds nothing under the name of the earlier."""
+    model = Path(shutil.copytree(fused, tmp_path / "data/choice"))
+    (tmp_path / "params.yaml").write_text(f"paths: {{shoes: '{photos}'}}")
+    Comparisons({"shoes": Comparison((0.01,) * 24)}).write(model)
+    shoes = Collection.of(photos, model, file=tmp_path / "e.parquet")
+    assert shoes.facts.comparison.mean == (0.01,) * 24 and shoes.facts.task == "shoes"
+    Comparisons({"shoes": Comparison((0.02,) * 24)}).write(model)
+    assert shoes.update().facts.comparison.mean == (0.02,) * 24
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    with pytest.raises(ValueError, match="is another model now"):
+        shoes.update()
+
+
+def test_update__is_not_smoothed_where_that_was_not_wanted(fused: Path, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    for row, file in enumerate(sorted(photos.rglob("*.png"))[:3]):
+        shutil.copy(file, tmp_path / f"few/{row}.png")
+    few = Collection.of(tmp_path / "few", fused, file=tmp_path / "e.parquet", smooth=False)
+    assert few.update().facts.smooth == few.facts.smooth == "no"
+
+
+def test_of__the_source_that_was_named_last_stays(fused: Path, photos: Path, tmp_path: Path) -> None:
+    file, every = tmp_path / "e.parquet", Collection.of(photos, fused).paths
+    (photos / "all.csv").write_text("path\n" + "".join(f"{path}\n" for path in every))
+    assert Collection.of(photos / "all.csv", fused, file=file).facts.source == photos.resolve() / "all.csv"
+    assert Collection.of(photos, fused, file=file).facts.source is None
+    with pytest.raises(ValueError, match="alike is 1"):
+        Collection.of(photos, fused, file=file, alike=1)
+
+
+def test_by__has_a_file_of_its_own(fused: Path, photos: Path, cache: Path) -> None:
+    (photos / "two.csv").write_text("path\nbars/class1/1.png\ndots/class1/1.png\n")
+    whole = Collection.of(photos, fused)
+    two = Collection.of(photos / "two.csv", fused, file=photos / "e.parquet")
+    assert two.by(Maker(fused)).paths == two.paths
+    assert Collection.open(whole.file.place).paths == whole.paths

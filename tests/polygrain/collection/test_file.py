@@ -36,7 +36,7 @@ def test_write__gives_back_what_was_written_in_groups(tmp_path: Path, monkeypatc
 def test_file__relative_folders_start_at_it(tmp_path: Path) -> None:
     write(tmp_path / "e.parquet", columns(), Facts("abc", 8, SMOOTHED, root=Path("../photos"), folder=Path("choice")))
     facts = File(tmp_path / "e.parquet").facts
-    assert (facts.root, facts.folder, facts.source) == (tmp_path / "../photos", tmp_path / "choice", None)
+    assert (facts.root, facts.folder, facts.source) == (tmp_path.parent / "photos", tmp_path / "choice", None)
 
 
 def test_file__rows_that_are_not_smoothed_are_searched_as_they_ask(tmp_path: Path) -> None:

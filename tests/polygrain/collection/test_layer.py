@@ -71,9 +71,9 @@ def test_of_vectors__it_has_no_images(tmp_path):
     made.save(tmp_path / "x.parquet")
     for found in (made, Collection.open(tmp_path / "x.parquet", root=tmp_path)):
         for method, *given in ("update",), ("by", found.maker), ("images",):
-            with pytest.raises(ValueError, match="holds vectors and no images"):
+            with pytest.raises(ValueError, match="is of vectors and has no images"):
                 getattr(found, method)(*given)
-        for queries, message in ((ROWS[:, :5], "24 numbers, the queries have 5"), (["a.jpg"], "ask with an array")):
+        for queries, message in ((ROWS[:, :5], "24 numbers, the queries have 5"), (["a.jpg"], "ask in Python")):
             with pytest.raises(ValueError, match=message):
                 found.search(queries)
         with pytest.raises(ValueError, match="no network"):

@@ -1,5 +1,6 @@
 """What a file says of its model is tested with the collection, what a model says of its tasks with the update."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,19 @@ def test_graph_of__what_lies_in_its_data_or_models(tmp_path: Path, place: str, m
     (tmp_path / "params.yaml").write_text("paths: {dots: ../my dots, bars: /elsewhere}\n")
     assert graph_of(tmp_path / place) == tmp_path and graph_of(tmp_path / "choice") is None
     assert roots(tmp_path) == {"dots": tmp_path / "../my dots", "bars": Path("/elsewhere")}
+    (tmp_path / "link").symlink_to(tmp_path / place)
+    assert graph_of(tmp_path / "link") == tmp_path
     monkeypatch.chdir(tmp_path)
     assert graph_of(Path(place)) == tmp_path
 
 
-def test_roots__a_damaged_file_is_named(tmp_path: Path) -> None:
-    for text in ("paths: [", "paths: 3", "5"):
+def test_roots__of_a_damaged_file_and_of_another_project(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("paths: [")
+    with pytest.raises(ValueError, match=r"params\.yaml is missing or damaged"):
+        roots(tmp_path)
+    for text in ("", "5", "seed: 3", "paths: data/raw"):
         (tmp_path / "params.yaml").write_text(text)
-        with pytest.raises(ValueError, match=r"params\.yaml is missing or damaged"):
-            roots(tmp_path)
-    (tmp_path / "params.yaml").write_text("seed: 3")
-    assert roots(tmp_path) == {}
+        assert roots(tmp_path) == {}
 
 
 def test_digest__says_what_is_missing(fused: Path, tmp_path: Path) -> None:
@@ -56,3 +59,12 @@ def test_encoder__without_adaptors_and_what_was_made_for_them(fused: Path) -> No
     assert of_several.dim == 24
     with pretended_gpu():
         assert encoder(model.to("cuda")).mean.is_cuda
+
+
+def test_network__is_that_of_the_digest(fused: Path, tmp_path: Path) -> None:
+    """A model that is trained anew in its folder meanwhile embeds nothing under the earlier name."""
+    maker = Maker(Path(shutil.copytree(fused, tmp_path / "model")))
+    assert maker.digest
+    (tmp_path / "model/config.json").write_text((fused / "config.json").read_text() + "\n")
+    with pytest.raises(ValueError, match="is another one now"):
+        _ = maker.network

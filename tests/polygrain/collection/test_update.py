@@ -27,6 +27,7 @@ from polygrain.collection.update import rejected_file, update
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import Model, load
 from polygrain.sources.decode import FORMATS
+from polygrain.store.drafts import put
 
 PLAIN, PLAINLY = Asked(smooth=False), Comparison()
 
@@ -445,3 +446,31 @@ def test_update__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos,
     (photos / "dots").replace(away)
     write(model, "abc", find(photos), output)
     assert "drops 12 images that are gone" in caplog.text and counted.call_count == 6
+
+
+def test_update__a_kill_between_the_two_files_loses_nothing(fused, photos, tmp_path, monkeypatch) -> None:
+    (photos / "a.png").write_bytes(b"no image")
+    model, output, puts = load(fused), tmp_path / "e.parquet", Mock(side_effect=[None, KeyboardInterrupt])
+    with monkeypatch.context() as patch:
+        patch.setattr(updating, "put", lambda draft, file: puts(draft, file) or put(draft, file))
+        with pytest.raises(KeyboardInterrupt):
+            write(model, "abc", find(photos), output)
+    assert not output.exists()
+    write(model, "abc", find(photos), output)
+    assert "a.png" in rejected_file(output).read_text() and not (tmp_path / "e.parquet.partial").exists()
+
+
+def test_update__what_another_process_has_just_written_is_taken_over(fused, photos, tmp_path, monkeypatch) -> None:
+    model, output, locked = load(fused), tmp_path / "e.parquet", updating.locked
+    write(model, "abc", find(photos), output)
+    Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "new.png")
+
+    def late(partial: Path) -> object:
+        monkeypatch.setattr(updating, "locked", locked)
+        write(model, "abc", find(photos), output, Asked(alike=6))
+        monkeypatch.setattr(updating, "embed_pictures", Mock(side_effect=AssertionError))
+        return locked(partial)
+
+    monkeypatch.setattr(updating, "locked", late)
+    write(model, "abc", find(photos), output)
+    assert File(output).facts.alike == 6 and len(vectors(output)) == 25

@@ -152,7 +152,7 @@ def test_right__a_place_that_new_images_like_better_is_said_to_be_better(sides: 
     rows = (1.2 * kinds[rng.integers(30, size=300)] + 0.35 * products)[groups] + 0.5 * rng.normal(size=(1200, 64))
     rows = unit_rows(rows.astype(np.float32))
     by, names = Comparison(smoothing=Smoothing(0.95, 20)), [f"{group}/{row}.png" for row, group in enumerate(groups)]
-    shoes = drawn.collection(tmp_path / "e.parquet", names, rows, by, by.rows(rows))
+    shoes = drawn.collection(tmp_path / "e.parquet", names, rows, by, by.rows(rows), sides[1].network)
     page = Page([Side("model", "drawn", shoes)], 0.95)
     said = [page.judge(place)["shares"][0] for place in (0, 1)]
     asked, others = np.arange(0, 1200, 4), np.flatnonzero(np.arange(1200) % 4)
