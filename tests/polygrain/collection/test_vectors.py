@@ -92,6 +92,13 @@ def test_smooth_file__any_of_arrows_kinds_of_lists(tmp_path, kind):
     np.testing.assert_allclose(np.stack(result["searched"].to_numpy()), unit_rows(ROWS[:6]), atol=1e-6)
 
 
+def test_smooth_file__several_rows_of_one_image_keep_their_names(tmp_path):
+    given = table().drop_columns("path").add_column(0, "path", pa.array([f"{row // 2}.jpg" for row in range(180)]))
+    pq.write_table(given, tmp_path / "v.parquet")
+    smooth_file(tmp_path / "v.parquet", tmp_path / "s.parquet", column="clip")
+    assert Collection.open(tmp_path / "s.parquet").paths == given["path"].to_pylist()
+
+
 @pytest.mark.parametrize(("name", "facts"), [("plain", {}), ("searched", {}), ("plain", {"smoothing": "{}"})])
 def test_smooth_file__never_replaces_a_column_of_the_users_own(tmp_path, name, facts):
     given = table(**{name: ["mine"] * 180}).replace_schema_metadata(facts)
