@@ -76,9 +76,8 @@ class Asked:
             if not has_grown(before.count, count):
                 self.warn_of_mean(before.comparison, vectors)
                 return before.comparison, before.count
-            again = f"chosen again, for {count:,} images" + (
-                f" in place of {before.count:,}: " if before.count else ": "
-            )
+            earlier = f" in place of {before.count:,}" if before.count else ""
+            again = f"chosen again, for {count:,} images{earlier}: "
         mean = known.default.mean if count < FEWEST else None
         if self.task:
             mean = known.of(self.task).mean

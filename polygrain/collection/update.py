@@ -57,6 +57,7 @@ def update(maker: Maker, images: Images, output: Path, asked: Asked = NOTHING, b
     keeps what is finished: a call that was killed goes on where it was, to the same bytes. ValueError where no image
     can be read.
     """
+    maker.comparisons.of(asked.task)  # an unknown task is told before the work
     if is_current(files.earlier(output), maker, images, asked):
         return
     require_writable(output)

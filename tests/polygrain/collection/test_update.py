@@ -294,8 +294,10 @@ def test_update__a_task_that_is_named_stays_until_another_is(fused, photos, tmp_
         assert (compared(output) == TASK) == is_task
     write(model, "abc", find(photos), output, Asked(alike=9), folder=choice)
     assert compared(output).mean == TASK.mean and compared(output).smoothing != TASK.smoothing
-    with pytest.raises(ValueError, match="no task 'hats'; it knows shoes, bags"):
-        write(model, "abc", find(photos), output, Asked("hats"), folder=choice)
+    for file in (output, tmp_path / "new.parquet"):
+        with pytest.raises(ValueError, match="no task 'hats'; it knows shoes, bags"):
+            write(model, "abc", find(photos), file, Asked("hats"), folder=choice)
+        assert not (tmp_path / f"{file.name}.partial").exists()
 
 
 def test_update__what_is_said_of_a_task_later_holds_behind_the_same_weights(
