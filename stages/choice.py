@@ -2,13 +2,13 @@
 
 Reads   images, encoder, resolution and what it saw, features, seeds, pseudo-labels and scatters, every adaptor set,
         fusion and distillation
-Writes  weights.safetensors, config.json   the chosen model, its last layer in closed form
+Writes  weights.safetensors, config.json   the recommended model, its last layer in closed form
         comparisons.json     how each task's images are compared: their mean, how they are smoothed
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
         choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
-        neighbours.parquet   sampled images: their nearest under the encoder and under the chosen model
-        untrained/           the encoder in its best form by the same criterion: what adaptation has to beat
+        neighbours.parquet   sampled images: their nearest under the encoder and under the recommended model
+        without_training/    the best form of the encoder by the same criterion: training has to beat it
 
 The encoder is a candidate: it is handed out where no other candidate is better, and where no task can be judged.
 """
@@ -178,9 +178,9 @@ def main(
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
     taken = trial.candidates[decision.chosen]
-    chosen = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
+    recommended = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
     best = trial.best_of("encoder")
-    untrained = build(encoder if best == ENCODER else resolution, best, world, params)
+    without_training = build(encoder if best == ENCODER else resolution, best, world, params)
     why = reasons(trial, decision, params)
     with (views / "recall.csv").open(newline="", encoding="utf-8") as file:
         why += about_sides(list(csv.DictReader(file)))
@@ -188,11 +188,11 @@ def main(
         why.insert(0, about_layer(list(granularities.labels)))
     content = summary(trial, decision.chosen, why, collection)
     with outputs.folder(output) as folder:
-        (folder / "untrained").mkdir()
-        for model, place in ((chosen, folder), (untrained, folder / "untrained")):
+        (folder / "without_training").mkdir()
+        for model, place in ((recommended, folder), (without_training, folder / "without_training")):
             save(model, place)
             comparisons(model, world, params, smoothing).write(place)
-        (folder / "README.md").write_text(card.text(chosen.config, content), encoding="utf-8")
+        (folder / "README.md").write_text(card.text(recommended.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
         pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")

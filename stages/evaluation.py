@@ -56,7 +56,7 @@ from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
 # Models whose collections are smoothed, too: the encoder in all its forms, and the one to use.
-SMOOTHED = ("encoder", "resolution", "untrained", "chosen")
+SMOOTHED = ("encoder", "resolution", "without_training", "recommended")
 RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",

@@ -1,4 +1,4 @@
-"""One task's images as a collection to search: the chosen model's embeddings, compared as the model says.
+"""One task's images as a collection to search: the recommended model's embeddings, compared as the model says.
 
 Reads   images, choice, features
 Writes  embeddings.parquet   what `polygrain embed` writes (collection/file.py), for `polygrain search --in`

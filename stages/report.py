@@ -141,7 +141,7 @@ def distinct(
     """Both tables without the rows that repeat another: the encoder's side may be kept, its best form be chosen."""
     is_best = made.taken is not None and made.taken.model == chosen.ENCODER and not searched.is_trained
     is_kept = table.rows.get(scores.SIDE) == table.rows.get(chosen.ENCODER)
-    for model in [scores.SIDE] * is_kept + [scores.UNTRAINED] * is_best:
+    for model in [scores.SIDE] * is_kept + [scores.WITHOUT_TRAINING] * is_best:
         table, searched = table.without(model), searched.without(model)
     return table, searched
 
@@ -172,8 +172,8 @@ def training_rows(histories: dict[str, History]) -> list[list]:
 
 def choice_section(made: chosen.Choice, recommended: advice.Advice) -> Content:
     """What to use, and why it was chosen."""
-    criteria = [end for sides in made.compared.values() for side in ("encoder", "chosen") for end in sides[side]]
-    ends = [value for row in recommended.rows for value in (row.encoder, row.advised)]
+    criteria = [end for sides in made.compared.values() for side in ("encoder", "recommended") for end in sides[side]]
+    ends = [value for row in recommended.rows for value in (row.encoder, row.recommended)]
     return {
         "advice": recommended,
         "choice": made,
@@ -190,7 +190,7 @@ def sides_of(row: str, leads: bool) -> list[tuple[str, str]]:
 
 def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, paired.Paired]:
     """The test of the advised row against the encoder, as one of all rows that the labels could have advised."""
-    plain = [chosen.ENCODER, scores.CHOSEN, scores.UNTRAINED]
+    plain = [chosen.ENCODER, scores.RECOMMENDED, scores.WITHOUT_TRAINING]
     names = [chosen.ENCODER, row, *plain, *(name + collection.SMOOTHED for name in plain if leads)]
     sides = [sides_of(name, leads)[1] for name in dict.fromkeys(names)]
     before, after, *others = [evaluation / model / file for model, file in sides]
@@ -253,8 +253,8 @@ def queries_section(
 def unlabelled_section(
     images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
 ) -> Content:
-    """Of these tasks the images whose neighbours the chosen model changed most, and how many it changed at all."""
-    titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.CHOSEN))
+    """Of these tasks the images whose neighbours the recommended model changed most, and how many it changed at all."""
+    titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.RECOMMENDED))
     shown = []
     for task in tasks:
         task_samples = samples.get(task.name, [])
@@ -279,7 +279,7 @@ def attention_section(fusion: Path, evaluation: Path, table: scores.Scores, list
 def training_section(histories: dict[str, History]) -> Content:
     return {
         "training": charts.training_charts(histories),
-        "untrained": [stage for stage, history in histories.items() if not history],
+        "idle": [stage for stage, history in histories.items() if not history],
     }
 
 
@@ -361,7 +361,7 @@ def main(
         **branches_section(lists),
     }
     if model and chosen.ENCODER in table.rows:
-        shown = recommended.row if recommended.row == scores.CHOSEN + collection.SMOOTHED else model
+        shown = recommended.row if recommended.row == scores.RECOMMENDED + collection.SMOOTHED else model
         sides = sides_of(shown, leads)
         content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)
     known = headline.numbers(leading if leads else measured, made, searched.table, recommended)

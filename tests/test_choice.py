@@ -91,7 +91,7 @@ def run(images, models, output, **changes):
     settings = params(**changes)
     folders = see(images, models, output.with_name(f"{output.name}_seen"), settings)
     message = choice.main(images, *folders, output, params=settings, smoothing=SETTINGS, lists=lists())
-    assert {path.name for path in output.iterdir()} >= {*FILES, "untrained"}
+    assert {path.name for path in output.iterdir()} >= {*FILES, "without_training"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     content = json.loads((output / "choice.json").read_text())
     assert content["name"] in message and str(len(rows)) in message
@@ -105,7 +105,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chosen(models, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("chosen")
+    folder = tmp_path_factory.mktemp("recommended")
     images = write_images(folder / "images")
     return images, folder / "out", *run(images, models, folder / "out")
 
@@ -114,7 +114,7 @@ def test_main__lists_all_candidates_the_best_first(chosen):
     _, _, content, rows = chosen
     values = [float(row["criterion"]) for row in rows]
     assert values == sorted(values, reverse=True) and all(0 <= value <= 1 for value in values)
-    assert [row["name"] for row in rows if row["chosen"] == "1"] == [content["name"]]
+    assert [row["name"] for row in rows if row["recommended"] == "1"] == [content["name"]]
     for row in rows:
         assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
         assert float(row["cost"]) == float(row["scale"]) ** 2
@@ -132,11 +132,11 @@ def test_main__says_what_was_chosen_with_intervals(chosen):
     by_name = {row["name"]: row for row in rows}
     assert content["images"] == 24 and content["uncertain"] == [] and list(content["criterion"]) == ["mean", *TASKS]
     for column, values in content["criterion"].items():
-        for key, name in (("encoder", "encoder"), ("chosen", content["name"])):
+        for key, name in (("encoder", "encoder"), ("recommended", content["name"])):
             mean, low, high = values[key]
             expected = by_name[name]["criterion" if column == "mean" else column]
             assert mean == pytest.approx(float(expected), abs=1e-5) and low <= mean <= high
-        assert values["difference"][0] == pytest.approx(values["chosen"][0] - values["encoder"][0])
+        assert values["difference"][0] == pytest.approx(values["recommended"][0] - values["encoder"][0])
     card = (output / "README.md").read_text()
     assert content["name"] in card and all(line in card for line in content["why"])
 
@@ -144,12 +144,12 @@ def test_main__says_what_was_chosen_with_intervals(chosen):
 def test_main__hands_out_the_chosen_form_and_the_encoder_at_its_best(chosen):
     _, output, _, rows = chosen
     best = next(row for row in rows if row["model"] == "encoder" and row["scale"] == "1.5")  # the best stands first
-    (taken,) = [row for row in rows if row["chosen"] == "1"]
-    for row, folder in ((taken, output), (best, output / "untrained")):
+    (taken,) = [row for row in rows if row["recommended"] == "1"]
+    for row, folder in ((taken, output), (best, output / "without_training")):
         model = load(folder)
         assert model.config.side == round(32 * float(row["scale"]))
         assert model.dim == int(row["dim"] or 24)
-    assert load(output / "untrained").config.adaptors is None
+    assert load(output / "without_training").config.adaptors is None
 
 
 def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
@@ -162,7 +162,7 @@ def test_main__the_neighbours_are_those_of_plain_search(chosen, models):
     for i, row in enumerate(table):
         others = sorted((j for j in range(len(table)) if j != i), key=lambda j: -(embeddings[i] @ embeddings[j]))
         assert row["encoder"] == [own[j] for j in others[:3]]
-        assert len(row["chosen"]) == 3 and row["row"] not in row["chosen"]
+        assert len(row["recommended"]) == 3 and row["row"] not in row["recommended"]
 
 
 def is_the_encoder(output, models):
@@ -270,7 +270,7 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     np.testing.assert_allclose(plain.comparison.query(vectors[dots]), expected, atol=5e-3)
 
     measuring = {"alike": {}, "smoothing": smoothing, "lists": lists(), "params": EVALUATION}
-    evaluation.main(images, tmp_path / "choice", folders[3], tmp_path / "measured", model="chosen", **measuring)
+    evaluation.main(images, tmp_path / "choice", folders[3], tmp_path / "measured", model="recommended", **measuring)
     measured = json.loads((tmp_path / "measured/metrics.json").read_text())
     for task, values in measured.items():
         own = np.flatnonzero((collection.tasks == task) & collection.is_test)
@@ -287,14 +287,14 @@ def test_comparisons__the_rows_of_other_models_are_centred_as_the_chosen_one(mod
     world = world_of(images, see(images, models, tmp_path / "seen", settings), settings)
     assert (~world.collection.is_query).sum() == 2 * 30
     measured, given = {}, {"alike": {}, "smoothing": SETTINGS, "lists": lists(), "params": EVALUATION}
-    for name in ("encoder", "chosen"):
+    for name in ("encoder", "recommended"):
         folder, output = write_encoder(tmp_path / name), tmp_path / "measured" / name
-        if name == "chosen":
+        if name == "recommended":
             choice.comparisons(load(folder), world, settings, SETTINGS).write(folder)
         evaluation.main(images, folder, tmp_path / "seen/features", output, model=name, **given)
         measured[name] = {file.stem: json.loads(file.read_text()) for file in output.glob("*.json")}
-    assert measured["encoder"]["centred"] == measured["chosen"]["metrics"] != measured["encoder"]["metrics"]
-    assert measured["encoder"]["collection_centred"] == measured["chosen"]["collection"]
+    assert measured["encoder"]["centred"] == measured["recommended"]["metrics"] != measured["encoder"]["metrics"]
+    assert measured["encoder"]["collection_centred"] == measured["recommended"]["collection"]
 
 
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):
@@ -363,7 +363,7 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
             task="dots",
             params=gallery.Params(smoothing=SETTINGS),
         )
-        for name in ("choice/untrained", "choice", "encoder"):
+        for name in ("choice/without_training", "choice", "encoder"):
             assert passes == [] and load(folders[0]).config.side == side
             output = tmp_path / "evaluation" / name
             evaluation.main(

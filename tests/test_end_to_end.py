@@ -28,7 +28,7 @@ def shrink(values: dict) -> None:
     """One item of most lists, and a study of pairs."""
     values["fusions"] = {"average": "adaptor", "neighbour": "refreshed_graph"}
     values["distillations"] = {"encoder": "resolution"}
-    values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "chosen": "choice"}
+    values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "recommended": "choice"}
     values["tll"] = {"own": STUDY}
     values["tll_pca"] |= {"components": 8, "runs": 3}
     values["tll_adaptation"] |= {"hidden": 16, "steps": 10}
@@ -50,13 +50,13 @@ def small_project(folder: Path) -> Path:
 def reproduced(tmp_path_factory) -> Path:
     folder = small_project(tmp_path_factory.mktemp("project"))
     ran = repro(folder)
-    assert {*TLL, "choice", "evaluation@chosen", "report"} <= set(ran)
+    assert {*TLL, "choice", "evaluation@recommended", "report"} <= set(ran)
     return folder
 
 
 def test_repro__makes_everything_once(reproduced):
     assert "up to date" in dvc(reproduced, "status")
-    for model in ("encoder", "k3", "chosen"):
+    for model in ("encoder", "k3", "recommended"):
         metrics = json.loads((reproduced / f"data/evaluation/{model}/metrics.json").read_text())
         assert set(metrics["shapes"]) == {"r_precision", "map_at_r", "recall_at_1", "queries"}
     metrics = json.loads((reproduced / "data/tll_report/own/metrics.json").read_text())
@@ -131,7 +131,7 @@ def test_cache__only_what_depends_on_a_change_runs(reproduced, tmp_path):
         values["tll_adaptation"]["steps"] = 12
 
     edit(project, change)
-    gathers = {"refreshed_graph", "fusion@average", "fusion@neighbour", "choice", "evaluation@chosen"}
+    gathers = {"refreshed_graph", "fusion@average", "fusion@neighbour", "choice", "evaluation@recommended"}
     gathers |= {"gallery@shapes", "report"}
     assert set(repro(project)) == {"pseudo_labels@k4", "scatter@k4", "adaptor@k4", *gathers, *TLL[3:]}
     (project / "raw/pairs/right/7.webp").unlink()

@@ -38,9 +38,9 @@ def plain(root: Path) -> World:
 
 
 def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
-    """The world where the chosen model and a distilled one are evaluated, too."""
-    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["chosen", "distilled_encoder", "encoder"])
-    values = VALUES | {"distilled_encoder": {"one": 0.42, "two": 0.5}, "chosen": {"one": 0.5, "two": 0.49}}
+    """The world where the recommended model and a distilled one are evaluated, too."""
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["recommended", "distilled_encoder", "encoder"])
+    values = VALUES | {"distilled_encoder": {"one": 0.42, "two": 0.5}, "recommended": {"one": 0.5, "two": 0.49}}
     labelled = {model: {task: v for task, v in row.items() if task not in unlabelled} for model, row in values.items()}
     return World(root, lists, labelled, unlabelled)
 
@@ -61,21 +61,27 @@ def test_main__the_collection_leads_where_it_trained(tmp_path: Path) -> None:
     world = with_chosen(tmp_path)
     text = (world.draw() / "index.html").read_text()
     assert text.index('id="results"') < text.index('<details class="fold"') < text.index('id="collection"')
-    assert json.loads((tmp_path / "report/headline.json").read_text())["result"] == {"encoder": 45.0, "advised": 49.5}
+    assert json.loads((tmp_path / "report/headline.json").read_text())["result"] == {
+        "encoder": 45.0,
+        "recommended": 49.5,
+    }
     train_on_all_classes(tmp_path)
     text = (world.draw("later") / "index.html").read_text()
     assert text.index('id="collection"') < text.index('<details class="fold"') < text.index('id="results"')
-    assert json.loads((tmp_path / "later/headline.json").read_text())["result"] == {"encoder": 35.0, "advised": 45.5}
-    assert "half of a task's classes" not in text and "Chosen model, smoothed" in text
-    assert "| chosen | smoothed | 45.5 | 46.0 | 45.0 |" in (tmp_path / "later/table.md").read_text()
+    assert json.loads((tmp_path / "later/headline.json").read_text())["result"] == {
+        "encoder": 35.0,
+        "recommended": 45.5,
+    }
+    assert "half of a task's classes" not in text and "Recommended model, smoothed" in text
+    assert "| recommended | smoothed | 45.5 | 46.0 | 45.0 |" in (tmp_path / "later/table.md").read_text()
 
 
-def untrained_only(root: Path, untrained: float, unlabelled: set[str] = frozenset()) -> str:
+def nothing_trained(root: Path, best: float, unlabelled: set[str] = frozenset()) -> str:
     """The page of a graph that trains nothing, where the encoder's best form is the chosen one."""
-    lists = lists_of(["one", "two"], [], [], ["encoder", "chosen"])
-    models = {"encoder": "encoder", "untrained": "choice/untrained", "chosen": "choice"}
+    lists = lists_of(["one", "two"], [], [], ["encoder", "recommended"])
+    models = {"encoder": "encoder", "without_training": "choice/without_training", "recommended": "choice"}
     lists = lists.model_copy(update={"models": models, "distillations": {}})
-    values = {"encoder": 0.4, "untrained": untrained, "chosen": 0.5}
+    values = {"encoder": 0.4, "without_training": best, "recommended": 0.5}
     labelled = {model: {task: v for task in ("one", "two") if task not in unlabelled} for model, v in values.items()}
     world = World(root, lists, labelled, unlabelled)
     write_choice(root / "choice", ["one", "two"], "encoder, at 2 times the side")
@@ -86,15 +92,15 @@ def untrained_only(root: Path, untrained: float, unlabelled: set[str] = frozense
 
 
 def test_main__one_model_has_one_row_and_nothing_trained_where_nothing_did(tmp_path: Path) -> None:
-    text = untrained_only(tmp_path / "same", untrained=0.5)
-    assert "Encoder at its best<small>" not in text and "Chosen model<small>" in text
+    text = nothing_trained(tmp_path / "same", best=0.5)
+    assert "Without training<small>" not in text and "Recommended model<small>" in text
     assert "trained" not in re.sub("<[^>]*>|<style.*?</style>", " ", text, flags=re.DOTALL)
-    assert "untrained" in json.loads((tmp_path / "same/report/metrics.json").read_text())
-    assert "Encoder at its best<small>" in untrained_only(tmp_path / "other", untrained=0.45)
+    assert "without_training" in json.loads((tmp_path / "same/report/metrics.json").read_text())
+    assert "Without training<small>" in nothing_trained(tmp_path / "other", best=0.45)
 
 
 def test_main__a_flat_folder_has_no_empty_percentage(tmp_path: Path) -> None:
-    text = untrained_only(tmp_path, untrained=0.5, unlabelled={"one", "two"})
+    text = nothing_trained(tmp_path, best=0.5, unlabelled={"one", "two"})
     assert "– %" not in text and 'id="collection"' not in text
     assert "result" not in json.loads((tmp_path / "report/headline.json").read_text())
 
@@ -112,7 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def chosen_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_chosen(tmp_path_factory.mktemp("chosen")).draw()
+    return with_chosen(tmp_path_factory.mktemp("recommended")).draw()
 
 
 def page_of(folder: Path) -> Page:
@@ -267,10 +273,10 @@ def test_main__names_what_does_not_fit_and_leaves_nothing(world):
 def test_main__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     page, html = page_of(chosen_folder), (chosen_folder / "index.html").read_text(encoding="utf-8")
     assert "49.5 of 100" in page.text and "no task falls; two −1.0, of 12 queries: too few to tell" in page.text
-    assert re.findall(r'<tbody class="one">\s*<tr>\s*<th[^>]*rowspan="1">([^<]+)<', html) == ["Chosen model"]
-    assert list(cells_of(chosen_folder))[-2:] == [("distilled_encoder", "as it is"), ("chosen", "as it is")]
+    assert re.findall(r'<tbody class="one">\s*<tr>\s*<th[^>]*rowspan="1">([^<]+)<', html) == ["Recommended model"]
+    assert list(cells_of(chosen_folder))[-2:] == [("distilled_encoder", "as it is"), ("recommended", "as it is")]
     metrics = metrics_of(chosen_folder)
-    assert "chosen" in metrics and not {"chosen_whitened", "distilled_encoder_whitened"} & set(metrics)
+    assert "recommended" in metrics and not {"recommended_whitened", "distilled_encoder_whitened"} & set(metrics)
 
 
 def test_main__images_that_are_not_smoothed_are_not_called_so(tmp_path):

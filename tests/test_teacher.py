@@ -63,9 +63,9 @@ def test_main__a_chosen_model_keeps_its_last_layer(world, tmp_path):
     images, encoder = world
     chosen = load(encoder)
     chosen.reduce(torch.randn(6, 24), torch.zeros(6))
-    (tmp_path / "chosen").mkdir()
-    save(chosen, tmp_path / "chosen")
-    targets, model = run(images, tmp_path / "chosen", tmp_path / "out", {})
+    (tmp_path / "recommended").mkdir()
+    save(chosen, tmp_path / "recommended")
+    targets, model = run(images, tmp_path / "recommended", tmp_path / "out", {})
     assert targets.shape[1] == 10 and model.dim == 6
     assert torch.equal(model.reduction.weight, chosen.reduction.weight)
 

@@ -20,6 +20,9 @@ FUSIONS = {
 BASELINES = {"one_set": "features", "many_sets": "features", "closed_form": "pseudo_labels"}
 
 
+# Models as profiles of before named them.
+RENAMED = {"chosen": "recommended", "untrained": "without_training"}
+
 # What a profile with granularities of its own trains, if it does not say so.
 ALL = "all"
 
@@ -253,7 +256,7 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
     trained = {name: adaptors[name] for name in items["adaptors"] if name in adaptors}
     models = {"pixels": "images", "encoder": "encoder", "resolution": "resolution"}
-    models |= {"untrained": "choice/untrained", "chosen": "choice"} | trained
+    models |= {"without_training": "choice/without_training", "recommended": "choice"} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
     models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}
@@ -287,7 +290,8 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
     if "gsp_trainings" in values:
         values = values | {"gsp_trainings": trainings(values)}
     known = folders(values)
-    models = [name for name in names_in(values.get("models")) if name in known["models"] or name not in inherited]
+    given = [RENAMED.get(name, name) for name in names_in(values.get("models"))]
+    models = [name for name in given if name in known["models"] or name not in inherited]
     values = values | {"models": [*names_in(values.get("adaptors")), *models]}
     for title, items in known.items():
         if isinstance(values.get(title), list):

@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     stored: int = 96
     """side of the stored images, px"""
     cost: float = 2.25
-    """passes that the chosen model may take"""
+    """passes that the recommended model may take"""
     batches: Mapping[str, int] = {}
     """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
 
@@ -68,7 +68,7 @@ def written(
     values["granularities"], values["adaptors"] = list(granularities), list(trained)
     if not trained:
         values["fusions"], values["distillations"] = [], []
-        values["models"] = ["encoder", "resolution", "untrained", "chosen"]
+        values["models"] = ["encoder", "resolution", "without_training", "recommended"]
     values["choice"]["alike"].update(alike)
     if suited.teachers:
         values["teachers"] = dict(suited.teachers)

@@ -28,11 +28,11 @@ def earlier(model: Path) -> dict[str, Path]:
 def keeping(graph: Path, stages: Collection[str]) -> Iterator[None]:
     """Keeps the models in a graph's folder that are others when these stages have run in the block."""
     models, choice = graph / "models", graph / "data/choice"
-    places = [choice, choice / "untrained"] if "choice" in stages else []
+    places = [choice, choice / "without_training"] if "choice" in stages else []
     for place in places:
         if (name := digest_of(place)) and not (models / name).exists():
             with outputs.folder(models / name) as draft:
-                shutil.copytree(place, draft, ignore=shutil.ignore_patterns("untrained"), dirs_exist_ok=True)
+                shutil.copytree(place, draft, ignore=shutil.ignore_patterns("without_training"), dirs_exist_ok=True)
     try:
         yield
     finally:

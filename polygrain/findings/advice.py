@@ -1,4 +1,4 @@
-"""What to use after a run, in words: the adapted model, the encoder at its best without training, or the encoder."""
+"""What to use after a run, in words: the recommended model, or one that the test labels prefer to it."""
 
 import math
 import os
@@ -12,8 +12,8 @@ from polygrain.findings.chosen import ENCODER, Bounded, Choice
 from polygrain.findings.collection import SMOOTHED
 from polygrain.report import page
 
-MODEL, AT_ITS_BEST, AS_IT_IS = "Use the model", "Use the encoder at its best", "Use the encoder as it is"
-NOTHING_BETTER = "No candidate was better without falling on a task, so the encoder itself was chosen."
+MODEL, PLAINER, AS_IT_IS = "Use the recommended model", "Use the model without training", "Use the encoder as it is"
+NOTHING_BETTER = "No candidate was better without falling on a task, so the encoder itself is recommended."
 CANNOT_TELL = "Without labels it cannot be told which model is better on these images. The encoder is the safest."
 
 
@@ -24,7 +24,7 @@ class TaskRow:
     task: str
     criterion: dict[str, Bounded] | None
     encoder: float
-    advised: float
+    recommended: float
 
     @property
     def is_labelled(self) -> bool:
@@ -36,7 +36,7 @@ class Advice:
     """What to use: a heading, sentences that say why, the folder that commands take, and whether they smooth.
 
     `row` is the row of the table that this gives; `before`, `after` and `gains` are R-Precision of the encoder and of
-    it, NaN and {} where no label measured them.
+    it, `first_before` and `first_after` Recall@1, NaN and {} where no label measured them.
     """
 
     use: str
@@ -47,6 +47,8 @@ class Advice:
     smooths: bool
     before: float
     after: float
+    first_before: float
+    first_after: float
     gains: dict[str, float]
     queries: dict[str, int]
 
@@ -71,13 +73,13 @@ def advise(
 ) -> Advice:
     """The advice after a run whose choice lies in `folder`; commands are typed in `root`, the project's folder.
 
-    Where test labels measured the chosen model and the encoder, their mean over tasks in `table` decides, as it is
+    Where test labels measured the recommended model and the encoder, their mean over tasks in `table` decides, as it is
     shown. Elsewhere the choice decides, which was made without labels. `searched`, of the protocol `collection`, says
     whether smoothing pays; `unsmoothed` are tasks that stay as they are.
     """
-    means = {row: table.get(row, scores.MEAN) for row in (scores.CHOSEN, scores.UNTRAINED, ENCODER)}
-    is_measured = not math.isnan(means[scores.CHOSEN]) and not math.isnan(means[ENCODER])
-    best = ENCODER if choice.is_encoder else scores.CHOSEN
+    means = {row: table.get(row, scores.MEAN) for row in (scores.RECOMMENDED, scores.WITHOUT_TRAINING, ENCODER)}
+    is_measured = not math.isnan(means[scores.RECOMMENDED]) and not math.isnan(means[ENCODER])
+    best = ENCODER if choice.is_encoder else scores.RECOMMENDED
     if choice.is_encoder:
         why = [NOTHING_BETTER if choice.compared else CANNOT_TELL]
     elif is_measured:
@@ -89,18 +91,19 @@ def advise(
     why += words
     row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
     use, place = {
-        scores.CHOSEN: (use_of_chosen(choice), folder),
-        scores.UNTRAINED: (AT_ITS_BEST, folder / "untrained"),
+        scores.RECOMMENDED: (MODEL, folder),
+        scores.WITHOUT_TRAINING: (PLAINER, folder / "without_training"),
         ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
     }[best]
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
-    gains, before, after = dict[str, float](), math.nan, math.nan
+    gains, means_of = dict[str, float](), [math.nan] * 4
     if is_measured:
         found = table.differences(row, ENCODER)
         gains = {task: found[task] for task in table.tasks if task in found}
-        before, after = (table.get(name, scores.MEAN) for name in (ENCODER, row))
+        measures = ("r_precision", "recall_at_1")
+        means_of = [table.get(name, scores.MEAN, measure) for measure in measures for name in (ENCODER, row)]
     typed = shlex.quote(os.path.relpath(place, root))
-    return Advice(use, why, typed, rows, row, smooths, before, after, gains, table.queries)
+    return Advice(use, why, typed, rows, row, smooths, *means_of, gains, table.queries)
 
 
 def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str]) -> tuple[bool, list[str]]:
@@ -116,6 +119,13 @@ def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str
     if losing:
         named = ", ".join(f"{task} {page.signed(gains[task])}" for task in losing)
         words.append(f"Smoothing is worse on {named}: add --no-smooth there.")
+    first = searched.differences(smoothed, best, "recall_at_1").get(scores.MEAN, math.nan)
+    if page.trend(first) < 0:
+        plain, moved = (searched.get(row, scores.MEAN, "recall_at_1") for row in (best, smoothed))
+        words.append(
+            f"Smoothing costs the very first hit: it is right for {moved:.1f} of 100, unsmoothed for {plain:.1f}. If "
+            "you want the first one right, add --no-smooth."
+        )
     if unsmoothed:
         words.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")
     return True, words
@@ -126,19 +136,14 @@ def is_fall(gain: float, queries: int | None) -> bool:
     return page.trend(gain) < 0 and (queries is None or -gain * queries >= 100)
 
 
-def use_of_chosen(choice: Choice) -> str:
-    """The chosen one is a model, or the encoder in another form."""
-    return AT_ITS_BEST if choice.taken and choice.taken.model == ENCODER else MODEL
-
-
 def by_criterion(choice: Choice) -> list[str]:
     """The criterion on the mean, or on the only task."""
     if not choice.compared:
-        return ["It was chosen without labels; the criterion has no value for it."]
+        return ["It was chosen without labels. The criterion has no value for it."]
     sides = choice.compared.get(scores.MEAN) or next(iter(choice.compared.values()))
     sentences = [
         f"No test image has a label, so the criterion decided, which needs none: {sides['encoder'].value:.1f} for the "
-        f"encoder, {sides['chosen'].value:.1f} for the chosen one."
+        f"encoder, {sides['recommended'].value:.1f} for the recommended model."
     ]
     if not sides["difference"].is_clear:
         sentences.append(
@@ -150,10 +155,10 @@ def by_criterion(choice: Choice) -> list[str]:
 def by_labels(choice: Choice, searched: scores.Scores, best: str) -> list[str]:
     """Whether the labels disagree with the choice, and whether its last layer pays behind smoothing."""
     sentences = []
-    if best != scores.CHOSEN:
+    if best != scores.RECOMMENDED:
         sentences.append("The choice was made without labels; these test labels disagree with it.")
     side = scores.SIDE if scores.SIDE in searched.rows else ENCODER
-    lost = searched.differences(scores.CHOSEN + SMOOTHED, side + SMOOTHED)[scores.MEAN]
+    lost = searched.differences(scores.RECOMMENDED + SMOOTHED, side + SMOOTHED)[scores.MEAN]
     if page.trend(lost) < 0 and choice.taken and choice.taken.layer == "clusters":
         sentences.append(
             f"The last layer does not pay on these images: without it, smoothed images have {page.signed(-lost)}. "

@@ -12,7 +12,7 @@ from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.store.tables import read_parquet
 
-LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.CHOSEN)
+LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.RECOMMENDED)
 STYLED = (*LEVELS, "static", "supervised")  # other fusions are grey
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from polygrain.store.reading import read_json, reading, remedy_for
 
 ENCODER = "encoder"
-SIDES = ("encoder", "chosen", "difference")
+SIDES = ("encoder", "recommended", "difference")
 # The first columns of criterion.csv. The tasks follow, and may have any name, even one of these.
-COLUMNS = ["name", "model", "scale", "blocks", "layer", "dim", "cost", "criterion", "agreement", "falls", "chosen"]
+COLUMNS = ["name", "model", "scale", "blocks", "layer", "dim", "cost", "criterion", "agreement", "falls", "recommended"]
 
 
 class Bounded(NamedTuple):
@@ -50,7 +50,7 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class Choice:
-    """`compared[task or "mean"]` has the criterion of the encoder and the chosen model, and their difference.
+    """`compared[task or "mean"]` has the criterion of the encoder and the recommended model, and their difference.
 
     It is empty where no task could tell; `uncertain` are those that could not. The candidates come best first.
     """

@@ -18,7 +18,7 @@ TWIN = 0.98  # cosine of a query and an image of the collection, by the encoder 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How one task's collection is smoothed for the chosen model; strength 0: not at all."""
+    """How one task's collection is smoothed for the recommended model; strength 0: not at all."""
 
     task: str
     strength: float
@@ -52,16 +52,16 @@ class CollectionReport:
 
     @property
     def is_trained(self) -> bool:
-        """Whether the chosen model is another than the encoder at its best."""
-        chosen, untrained = (self.table.rows.get(row) for row in (scores.CHOSEN, scores.UNTRAINED))
-        return None not in (chosen, untrained) and chosen != untrained
+        """Whether the recommended model is another than the best one without training."""
+        recommended, plain = (self.table.rows.get(row) for row in (scores.RECOMMENDED, scores.WITHOUT_TRAINING))
+        return None not in (recommended, plain) and recommended != plain
 
     def without(self, model: str) -> "CollectionReport":
         return replace(self, table=self.table.without(model))
 
     def training_adds(self, form: str = "") -> float | None:
-        """What a trained model has more than the encoder at its best, both plain or both smoothed; None without one."""
-        rows = scores.CHOSEN + form, scores.UNTRAINED + form
+        """What a trained model has more than the one without training, in the same form; None without one."""
+        rows = scores.RECOMMENDED + form, scores.WITHOUT_TRAINING + form
         is_known = self.is_trained and all(row in self.table.rows for row in rows)
         return self.table.differences(*rows)[scores.MEAN] if is_known else None
 
@@ -71,10 +71,10 @@ def steps(table: scores.Scores) -> list[tuple[str, str]]:
     side = scores.SIDE if scores.SIDE in table.rows else "encoder"
     titles = {"encoder": "encoder as it is", "encoder" + scores.CENTRED: "that, centred"}
     titles |= {scores.SIDE + scores.CENTRED: "that, at the chosen side", side + SMOOTHED: "that, smoothed"}
-    titles |= {scores.UNTRAINED: "encoder at its best, without training"}
-    if table.rows.get(scores.CHOSEN) != table.rows.get(scores.UNTRAINED):
-        titles[scores.CHOSEN] = "chosen model"
-    titles[scores.CHOSEN + SMOOTHED] = "that, smoothed"
+    titles |= {scores.WITHOUT_TRAINING: "without training"}
+    if table.rows.get(scores.RECOMMENDED) != table.rows.get(scores.WITHOUT_TRAINING):
+        titles[scores.RECOMMENDED] = "recommended model"
+    titles[scores.RECOMMENDED + SMOOTHED] = "that, smoothed"
     return [(title, row) for row, title in titles.items() if row in table.rows]
 
 
@@ -96,7 +96,7 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     measured = [task for task in tasks if any(task in row for row in exact.values())]
     rows = {row: scores.with_mean(numbers, measured) for row, numbers in exact.items()}
     return CollectionReport(
-        scores.Scores(measured, rows, {}, queries), read_smoothings(evaluation / scores.CHOSEN), trains
+        scores.Scores(measured, rows, {}, queries), read_smoothings(evaluation / scores.RECOMMENDED), trains
     )
 
 
@@ -112,7 +112,7 @@ class Twins(NamedTuple):
 
 
 def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
-    """Of the encoder, as it is and at its best, and of the chosen model; None where the encoder was not measured."""
+    """Of the encoder as it is, of the models without training and recommended; None where that was not measured."""
     file = evaluation / "encoder/collection_ranked.parquet"
     if not table.tasks or not file.exists():
         return None
@@ -122,7 +122,7 @@ def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
     crowded = [task for task, rows in found.items() if 2 * len(rows) > table.queries[task]]
     found |= {task: set() for task in crowded}
     without = {}
-    for row in ("encoder", scores.UNTRAINED, scores.CHOSEN, scores.CHOSEN + SMOOTHED):
+    for row in ("encoder", scores.WITHOUT_TRAINING, scores.RECOMMENDED, scores.RECOMMENDED + SMOOTHED):
         if row in table.rows:
             form = "smoothed" if row.endswith(SMOOTHED) else "collection"
             own = queries.read_queries(evaluation / row.removesuffix(SMOOTHED) / f"{form}_queries.parquet")

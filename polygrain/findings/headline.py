@@ -10,17 +10,20 @@ Numbers = dict[str, dict[str, float]]
 
 
 def numbers(table: scores.Scores, made: chosen.Choice, searched: scores.Scores, advice: Advice) -> Numbers:
-    """Encoder, encoder at its best and chosen model by two metrics and by the criterion, as far as they are known.
+    """Encoder, model without training and recommended model by two metrics and the criterion, as far as they are known.
 
-    Beside them R-Precision of the chosen model with smoothed images, and `result`: what the advice gives.
+    Beside them R-Precision of the recommended model with smoothed images. `result` has R-Precision of the encoder and
+    of the model to use, smoothed where the commands smooth; `first_hit` their Recall@1.
     """
-    rows = [row for row in (chosen.ENCODER, scores.UNTRAINED, scores.CHOSEN) if row in table.rows]
+    rows = [row for row in (chosen.ENCODER, scores.WITHOUT_TRAINING, scores.RECOMMENDED) if row in table.rows]
     result = {
         metric: {row: table.get(row, scores.MEAN, metric) for row in rows} for metric in ("r_precision", "recall_at_1")
     }
     result["criterion"] = {side: made.compared["mean"][side].value for side in chosen.SIDES[:2] if made.compared}
-    result["smoothed"] = {scores.CHOSEN: searched.get(scores.CHOSEN + SMOOTHED, scores.MEAN)}
-    result["result"] = {"encoder": advice.before, "advised": advice.after}
+    result["smoothed"] = {scores.RECOMMENDED: searched.get(scores.RECOMMENDED + SMOOTHED, scores.MEAN)}
+    used = advice.row.removesuffix(SMOOTHED)
+    result["result"] = {chosen.ENCODER: advice.before, used: advice.after}
+    result["first_hit"] = {chosen.ENCODER: advice.first_before, used: advice.first_after}
     known = {
         name: {row: round(value, 3) for row, value in of.items() if not math.isnan(value)}
         for name, of in result.items()
@@ -30,10 +33,17 @@ def numbers(table: scores.Scores, made: chosen.Choice, searched: scores.Scores, 
 
 def spoken(known: Numbers) -> str | None:
     """What the numbers come to, in one sentence; None where nothing was measured."""
-    for name, words, of in (
-        ("result", "{:.0f} of 100 right among the R nearest (encoder {:.0f})", ("advised", "encoder")),
-        ("criterion", "no labels: by the criterion, which needs none, {:.0f} (encoder {:.0f})", ("chosen", "encoder")),
-    ):
-        if all(side in known.get(name, {}) for side in of):
-            return words.format(*(known[name][side] for side in of))
+    if result := known.get("result"):
+        first = known["first_hit"]
+        (used, after), before = list(result.items())[-1], result[chosen.ENCODER]
+        if used == chosen.ENCODER:
+            return f"the encoder as it is is best: {after:.0f} of 100 right among the R nearest"
+        by = "" if used == scores.RECOMMENDED else ", by the model without training"
+        return (
+            f"{after:.0f} of 100 right among the R nearest (encoder {before:.0f}), and the very first right for "
+            f"{first[used]:.0f} of 100 (encoder {first[chosen.ENCODER]:.0f}){by}"
+        )
+    if len(sides := known.get("criterion", {})) == 2:
+        before, after = sides[chosen.ENCODER], sides[scores.RECOMMENDED]
+        return f"no labels: by the criterion, which needs none, {after:.0f} (encoder {before:.0f})"
     return None

@@ -1,4 +1,4 @@
-"""The nearest training images by the encoder and by the chosen model, side by side; no label is needed."""
+"""The nearest training images by the encoder and by the recommended model, side by side; no label is needed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,21 +16,21 @@ SHOWN = 5
 
 
 class Neighbours(NamedTuple):
-    """An image and its nearest images under the encoder and the chosen model, best first: rows of its task."""
+    """An image and its nearest images under the encoder and the recommended model, best first: rows of its task."""
 
     row: int
     encoder: list[int]
-    chosen: list[int]
+    recommended: list[int]
 
     @property
     def shared(self) -> int:
         """How many the two have in common."""
-        return len({*self.encoder} & {*self.chosen})
+        return len({*self.encoder} & {*self.recommended})
 
     @property
     def differs(self) -> bool:
         """Whether the two lists hold other pictures, not the same ones in another order."""
-        return {*self.encoder} != {*self.chosen}
+        return {*self.encoder} != {*self.recommended}
 
 
 def read(folder: Path) -> dict[str, list[Neighbours]]:
@@ -38,8 +38,8 @@ def read(folder: Path) -> dict[str, list[Neighbours]]:
     file = folder / "neighbours.parquet"
     samples: dict[str, list[Neighbours]] = {}
     with reading(file, remedy_for(folder)):
-        for entry in pq.read_table(file, columns=["task", "row", "encoder", "chosen"]).to_pylist():
-            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["chosen"][:SHOWN])
+        for entry in pq.read_table(file, columns=["task", "row", "encoder", "recommended"]).to_pylist():
+            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["recommended"][:SHOWN])
             if one.encoder:
                 samples.setdefault(entry["task"], []).append(one)
     return samples
@@ -58,7 +58,9 @@ def show(
     entries = []
     for one in changed:
         lists = []
-        for title, rows, others in zip(titles, (one.encoder, one.chosen), (one.chosen, one.encoder), strict=True):
+        for title, rows, others in zip(
+            titles, (one.encoder, one.recommended), (one.recommended, one.encoder), strict=True
+        ):
             results = [{"picture": pictured(pixels_of(pixels, i), size), "is_shared": i in others} for i in rows]
             lists.append({"title": title, "results": results})
         entry = {"path": paths[one.row], "picture": pictured(pixels_of(pixels, one.row), size), "shared": one.shared}

@@ -16,8 +16,8 @@ MEAN = "mean"
 ORACLE = "oracle"
 WHITENED, CENTRED = "_whitened", "_centred"
 FUSIONS = ("neighbour", "augmentation", "average")
-CHOSEN = "chosen"
-UNTRAINED = "untrained"
+RECOMMENDED = "recommended"
+WITHOUT_TRAINING = "without_training"
 SIDE = "resolution"  # the encoder at the side that was chosen, and nothing else
 DISTILLED = "distilled_"
 TEACHER = "teacher_"
@@ -77,20 +77,20 @@ def percent(entry: dict[str, Any]) -> dict[str, float]:
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
     """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, distilled and supervised
     ones, and last the one to use."""
-    order = ["pixels", "encoder", SIDE, UNTRAINED, "closed_form", "one_set", "many_sets"]
+    order = ["pixels", "encoder", SIDE, WITHOUT_TRAINING, "closed_form", "one_set", "many_sets"]
     order += [*granularities, *reversed(FUSIONS), "static"]
 
     def place(name: str) -> int:
         if name in order:
             return order.index(name)
-        return len(order) + (2 if name == CHOSEN else 0 if name.startswith(DISTILLED) else 1)
+        return len(order) + (2 if name == RECOMMENDED else 0 if name.startswith(DISTILLED) else 1)
 
     return sorted(models, key=place)
 
 
 def is_finished(model: str) -> bool:
     """Whether the model contains a whitening or its replacement, so that whitening it again says nothing."""
-    return model in (CHOSEN, UNTRAINED) or model.startswith(DISTILLED)
+    return model in (RECOMMENDED, WITHOUT_TRAINING) or model.startswith(DISTILLED)
 
 
 def read_metrics(file: Path) -> dict[str, dict[str, Any]]:
@@ -158,7 +158,7 @@ def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
 
 def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
     """The model of the summary: the chosen one, else the neighbour fusion, another fusion, the best adaptor."""
-    for name in (CHOSEN, *FUSIONS):
+    for name in (RECOMMENDED, *FUSIONS):
         if name in scores.rows:
             return name
     singles = [name for name in granularities if name in scores.rows]

@@ -22,8 +22,8 @@ class Title(NamedTuple):
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
     "encoder": ("Frozen encoder", "what you start from"),
-    "resolution": ("Encoder at the chosen side", "its input by the criterion, and nothing else"),
-    "untrained": ("Encoder at its best", "without training: its input by the criterion, its last layer from clusters"),
+    "resolution": ("Encoder at the chosen side", "a larger input, and nothing else"),
+    "without_training": ("Without training", "the best form of the encoder: its input, and a last layer from clusters"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
     "average": ("Average fusion", "one model, all adaptors alike"),
     "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
@@ -34,7 +34,7 @@ TITLES = {
     "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
     "closed_form": ("Closed form", "a linear layer by the pseudo-labels of all granularities"),
     "distilled_encoder": ("Distilled encoder", "imitates in one pass what the encoder gives at larger inputs"),
-    "chosen": ("Chosen model", "taken without labels"),
+    "recommended": ("Recommended model", "chosen without labels"),
 }
 
 HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
@@ -85,8 +85,6 @@ WORDS = {
     "whitened": scores.WHITENED,
     "mean": scores.MEAN,
     "oracle": scores.ORACLE,
-    "chosen": scores.CHOSEN,
-    "at_best": scores.UNTRAINED,
 }
 
 

@@ -25,7 +25,12 @@ GIVEN = ("root", "versions", "seed", "tasks", "paths", "granularities", "adaptor
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
     adaptors = {name: f"adaptor/{name}" for name in granularities}
-    known = {"pixels": "images", "encoder": "encoder", "distilled_encoder": "distillation/encoder", "chosen": "choice"}
+    known = {
+        "pixels": "images",
+        "encoder": "encoder",
+        "distilled_encoder": "distillation/encoder",
+        "recommended": "choice",
+    }
     return Lists(
         root=".",
         versions="versions.yaml",
@@ -71,7 +76,7 @@ def write_model(folder: Path, metrics: dict, whitened: dict, queries: list[dict]
     (folder / "metrics.json").write_text(json.dumps(metrics))
     # In the protocol `collection` scores are 0.1 lower, and smoothing adds 0.06 where it was tried.
     tried = {"collection": -0.1} | (
-        {"smoothed": -0.04} if folder.name in ("encoder", "resolution", "untrained", "chosen") else {}
+        {"smoothed": -0.04} if folder.name in ("encoder", "resolution", "without_training", "recommended") else {}
     )
     for name, change in tried.items():
         values = {task: entry(numbers["r_precision"] + change) for task, numbers in metrics.items()}
@@ -126,7 +131,7 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
             falls = "two" if name == "k2" else ""
             lines.writerow([name, *form.split(","), mean, 0.5, falls, int(name == chosen), *values])
     compared = {
-        column: {"encoder": [0.35, 0.3, 0.4], "chosen": [0.75, 0.7, 0.8], "difference": [0.4, 0.35, 0.45]}
+        column: {"encoder": [0.35, 0.3, 0.4], "recommended": [0.75, 0.7, 0.8], "difference": [0.4, 0.35, 0.45]}
         for column in (["mean", *tasks] if tasks else [])
     }
     values = {"name": chosen, "form": {}, "why": ["7 candidates were <b>compared</b>."], "images": 12, "uncertain": []}
@@ -137,9 +142,9 @@ def write_choice(folder: Path, tasks: list[str], chosen: str = CANDIDATES[0][0],
         for row in range(IMAGES):
             near = [other for other in range(2 * IMAGES) if other != row]
             start = row if chosen != "encoder" else 0
-            records.append({"task": task, "row": row, "encoder": near[:5], "chosen": near[start : start + 5]})
+            records.append({"task": task, "row": row, "encoder": near[:5], "recommended": near[start : start + 5]})
     rows = pa.list_(pa.int64())
-    schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("chosen", rows)])
+    schema = pa.schema([("task", pa.string()), ("row", pa.int64()), ("encoder", rows), ("recommended", rows)])
     pq.write_table(pa.Table.from_pylist(records, schema), folder / "neighbours.parquet")
 
 

@@ -68,7 +68,7 @@ def test_main__the_model_that_a_run_replaces_is_kept(tmp_path, monkeypatch):
 
 def test_main__ends_with_the_result_and_its_report(tmp_path, monkeypatch, capsys):
     """Without what dvc tells people at a terminal; a second run, which does nothing, ends with it, too."""
-    numbers = '{"result": {"advised": 26.7, "encoder": 22.6}}'
+    numbers = '{"result": {"encoder": 22.6, "recommended": 26.7}, "first_hit": {"encoder": 1, "recommended": 2}}'
     folder = toy.make(tmp_path / "toy", 1, 1)
     text = (folder / "dvc.yaml").read_text() + (
         "  report:\n"

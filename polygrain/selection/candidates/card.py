@@ -1,4 +1,4 @@
-"""The card of a chosen model: what it is, what it was made of, how it was chosen, how to use it."""
+"""The card of the recommended model: what it is, what it was made of, how it was chosen, how to use it."""
 
 from typing import Any
 

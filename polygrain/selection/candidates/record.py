@@ -65,7 +65,7 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
     """`criterion.csv`: a line per candidate, the best first."""
     parts = trial.sample.parts()
     header = ["name", "model", "scale", "blocks", "layer", "dim", "cost"]
-    rows = [[*header, "criterion", "agreement", "falls", "chosen", *parts]]
+    rows = [[*header, "criterion", "agreement", "falls", "recommended", *parts]]
     for name in sorted(trial.candidates, key=trial.value, reverse=True):
         form, judged = trial.candidates[name].form, trial.candidates[name].judged
         agreement = criterion.mean_over_tasks(judged.agreement, trial.sample)
@@ -79,14 +79,14 @@ def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:
 def neighbour_table(trial: Trial, chosen: Neighbours, collection: ImageTable) -> pa.Table:
     """`neighbours.parquet`: the nearest of each sampled image, best first, as rows within its task."""
     rows = collection.rows[trial.sample.rows]
-    records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "chosen": []}
+    records: dict[str, list[Any]] = {"task": [], "row": [], "encoder": [], "recommended": []}
     for task, places in trial.sample.parts().items():
         records["task"] += [task] * len(places)
         records["row"] += rows[places].tolist()
-        for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("chosen", chosen)):
+        for key, found in (("encoder", trial.candidates[ENCODER.name].neighbours), ("recommended", chosen)):
             records[key] += rows[places[found[task]]].tolist()
     lists = pa.list_(pa.int64())
-    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("chosen", lists)]
+    fields = [("task", pa.string()), ("row", pa.int64()), ("encoder", lists), ("recommended", lists)]
     return pa.table(records, pa.schema(fields))
 
 
@@ -96,7 +96,7 @@ def summary(trial: Trial, chosen: str, why: list[str], collection: ImageTable) -
     compared = {}
     for column, of in [("mean", [*parts.values()]), *((task, [places]) for task, places in parts.items())]:
         before, after = (trial.candidates[name].judged.score for name in (ENCODER.name, chosen))
-        rows = {"encoder": before, "chosen": after, "difference": after - before}
+        rows = {"encoder": before, "recommended": after, "difference": after - before}
         compared[column] = {key: interval([values[places] for places in of]) for key, values in rows.items()}
     return {
         "name": chosen,

@@ -11,7 +11,7 @@ from polygrain.encoder.model import Model, load
 from tests.helpers.pretended_gpu import pretended_gpu
 
 
-@pytest.mark.parametrize("place", ["data/choice", "data/choice/untrained", "models/abc", "data/gallery/dots"])
+@pytest.mark.parametrize("place", ["data/choice", "data/choice/without_training", "models/abc", "data/gallery/dots"])
 def test_graph_of__what_lies_in_its_data_or_models(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert graph_of(tmp_path / place) is None
     (tmp_path / "params.yaml").write_text("paths: {dots: ../my dots, bars: /elsewhere}\n")

@@ -144,7 +144,7 @@ def test_report__the_nearest_of_its_queries_are_those_of_a_search(world: World, 
     """Of the images that are no queries a collection is made; the queries ask it as files, with equal R-Precision."""
     places = [world.data / place for place in ("images", "choice", "features")]
     how = evaluation.Params(whitened_dim=8)
-    words = {"model": "chosen", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
+    words = {"model": "recommended", "params": how, "smoothing": SETTINGS, "alike": {}, "lists": small.lists()}
     evaluation.main(*places, tmp_path / "evaluation", **words)
     table = pq.read_table(world.data / f"images/{TASK}/table.parquet").to_pydict()
     searched = tmp_path / TASK

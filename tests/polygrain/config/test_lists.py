@@ -75,3 +75,8 @@ def test_with_folders__a_model_for_each_adaptor_alone(values):
     assert made["granularities"] == {name: f"pseudo_labels/{name}" for name in ("size2", "size8", "k16")}
     assert made["adaptors"] == {"size8": "adaptor/size8"}
     assert made["models"] == {"size8": "adaptor/size8", "encoder": "encoder"}
+
+
+def test_with_folders__models_as_profiles_of_before_named_them(values):
+    given = with_folders(values | {"models": ["encoder", "untrained", "chosen"]})["models"]
+    assert list(given)[-2:] == ["without_training", "recommended"]

@@ -42,7 +42,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert values["paths"] == {"my-cars": str(seen), "flat": str(flat), "hats-1": str(odd)}
     assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in (2, 4, 8, 24)}
     assert values["adaptors"] == values["fusions"] == values["distillations"] == {}
-    assert set(values["models"]) == {"encoder", "resolution", "untrained", "chosen"}
+    assert set(values["models"]) == {"encoder", "resolution", "without_training", "recommended"}
     assert values["seeds"]["drawn"] == "cells" and values["mpcl"] == values["gsp_runs"] == {}
     assert values["encoder"]["path"] == "../../encoders/vit48"
     file = root / "profiles/mine/dvc.yaml"
@@ -81,7 +81,7 @@ def test_create__networks_train_where_that_is_asked_for(root, flat):
     trained = {"size2": "adaptor/size2", "size8": "adaptor/size8"}  # 40 images make one cluster of 24
     assert values["adaptors"] == trained and "networks train on size2, size8" in lines
     fused = {"average", "augmentation", "neighbour", "distilled_encoder", "distilled_average"}
-    assert values["models"].keys() == {"encoder", "resolution", "untrained", "chosen", *trained, *fused}
+    assert values["models"].keys() == {"encoder", "resolution", "without_training", "recommended", *trained, *fused}
     assert trained.items() <= values["models"].items()
 
 

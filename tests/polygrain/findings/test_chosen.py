@@ -14,14 +14,14 @@ def choice(tmp_path):
 
 
 def test_read__percent_with_intervals_and_the_candidate_that_was_taken(choice):
-    assert choice.compared["two"]["chosen"] == (75.0, 70.0, 80.0) and choice.compared["two"]["difference"].is_clear
+    assert choice.compared["two"]["recommended"] == (75.0, 70.0, 80.0) and choice.compared["two"]["difference"].is_clear
     assert choice.taken.name == CANDIDATES[0][0] and choice.taken.dim == 8 and choice.taken.tasks["two"] == 80.0
     assert not choice.is_encoder
 
 
 @pytest.mark.parametrize("nothing", [math.nan, None])
 def test_read__columns_without_a_value_are_left_out(tmp_path, nothing):
-    sides = {"encoder": [0.5, nothing, nothing], "chosen": [0.5] * 3, "difference": [nothing] * 3}
+    sides = {"encoder": [0.5, nothing, nothing], "recommended": [0.5] * 3, "difference": [nothing] * 3}
     write_choice(tmp_path, ["one"], "encoder", criterion={"one": sides})
     assert chosen.read(tmp_path).compared == {}
     write_choice(tmp_path, [], "encoder", criterion=None)

@@ -13,7 +13,7 @@ from tests.helpers.report_world import write_model
 
 @pytest.fixture
 def evaluation(tmp_path):
-    values = {"encoder": (0.4, 0.6), "untrained": (0.5, 0.6), "k4": (0.5, 0.5), "chosen": (0.55, 0.65)}
+    values = {"encoder": (0.4, 0.6), "without_training": (0.5, 0.6), "k4": (0.5, 0.5), "recommended": (0.55, 0.65)}
     for model, (one, two) in values.items():
         write_model(tmp_path / model, {"one": entry_of(one), "two": entry_of(two)}, {}, [])
     return tmp_path
@@ -24,29 +24,31 @@ def rows_of(report: collection.CollectionReport) -> list[str]:
 
 
 def test_read__rows_plain_and_smoothed_and_what_training_adds(evaluation):
-    report = collection.read(evaluation, ["encoder", "untrained", "k4", "chosen"], ["one", "two", "flat"], True)
+    report = collection.read(
+        evaluation, ["encoder", "without_training", "k4", "recommended"], ["one", "two", "flat"], True
+    )
     assert report.columns == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
     assert "k4_smoothed" not in report.table.rows and report.table.get("k4", "mean") == 40.0
-    assert rows_of(report) == ["encoder", "encoder_smoothed", "untrained", "chosen", "chosen_smoothed"]
+    assert rows_of(report) == ["encoder", "encoder_smoothed", "without_training", "recommended", "recommended_smoothed"]
     assert report.training_adds() == 5 == report.training_adds("_smoothed")
     smoothings = [(one.task, one.strength, one.neighbours) for one in report.smoothings]
     assert smoothings == [("one", 0.9, 20), ("two", 0.9, 20)]
-    assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_chosen"}
+    assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_recommended"}
 
 
 def test_read__what_is_not_smoothed_is_not_called_so(evaluation):
     """Strength 0 is how few images, and those that smoothing would not help, are left as they are."""
-    file, models = evaluation / "chosen/smoothing.json", ["encoder", "chosen"]
+    file, models = evaluation / "recommended/smoothing.json", ["encoder", "recommended"]
     smoothing = json.loads(file.read_text())
     smoothing["two"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
-    assert report.unsmoothed == ["two"] and rows_of(report)[-1] == "chosen_smoothed"
+    assert report.unsmoothed == ["two"] and rows_of(report)[-1] == "recommended_smoothed"
     smoothing["one"]["strength"] = 0.0
     file.write_text(json.dumps(smoothing))
     report = collection.read(evaluation, models, ["one", "two"], True)
-    assert report.unsmoothed == [] and rows_of(report)[-1] == "chosen"
-    assert "smoothed_chosen" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
+    assert report.unsmoothed == [] and rows_of(report)[-1] == "recommended"
+    assert "smoothed_recommended" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
 
 
 def test_steps__what_needs_no_choice_comes_first(evaluation):
@@ -55,24 +57,26 @@ def test_steps__what_needs_no_choice_comes_first(evaluation):
     for model, values in {"encoder": (0.34, 0.52), "resolution": (0.4, 0.5), "k4": (0.7, 0.7)}.items():
         text = json.dumps({task: entry_of(value) for task, value in zip(("one", "two"), values, strict=True)})
         (evaluation / model / "collection_centred.json").write_text(text)
-    report = collection.read(evaluation, ["encoder", "resolution", "untrained", "k4", "chosen"], ["one", "two"], True)
+    report = collection.read(
+        evaluation, ["encoder", "resolution", "without_training", "k4", "recommended"], ["one", "two"], True
+    )
     plain = ["encoder", "encoder_centred", "resolution_centred", "resolution_smoothed"]
-    assert rows_of(report) == [*plain, "untrained", "chosen", "chosen_smoothed"]
+    assert rows_of(report) == [*plain, "without_training", "recommended", "recommended_smoothed"]
     assert "k4_centred" not in report.table.rows and "collection_encoder_centred" in collection.as_json(report)
 
 
 def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):
-    for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.5}.items():
+    for model, value in {"encoder": 0.4, "without_training": 0.6, "recommended": 0.5}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
-    report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
-    assert rows_of(report)[-1] == "chosen_smoothed" and report.training_adds() == -10
+    report = collection.read(tmp_path, ["encoder", "without_training", "recommended"], ["one"], True)
+    assert rows_of(report)[-1] == "recommended_smoothed" and report.training_adds() == -10
 
 
 def test_steps__the_encoder_at_its_best_is_no_training(tmp_path):
-    for model, value in {"encoder": 0.4, "untrained": 0.6, "chosen": 0.6}.items():
+    for model, value in {"encoder": 0.4, "without_training": 0.6, "recommended": 0.6}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
-    report = collection.read(tmp_path, ["encoder", "untrained", "chosen"], ["one"], True)
-    assert rows_of(report) == ["encoder", "encoder_smoothed", "untrained", "chosen_smoothed"]
+    report = collection.read(tmp_path, ["encoder", "without_training", "recommended"], ["one"], True)
+    assert rows_of(report) == ["encoder", "encoder_smoothed", "without_training", "recommended_smoothed"]
     assert report.training_adds() is None
 
 
@@ -90,7 +94,7 @@ def test_twins__r_precision_without_the_queries_that_have_one(tmp_path):
         for row, score in enumerate(values)
         for rank in (1, 2)
     ]
-    rights = {"encoder": [1, 0.2, 0.4, 0.6], "chosen": [1, 0.5, 0.5, 0.5]}
+    rights = {"encoder": [1, 0.2, 0.4, 0.6], "recommended": [1, 0.5, 0.5, 0.5]}
     for model, values in rights.items():
         records = [
             {"task": task, "row": row, "r_precision": value, "map_at_r": 0, "recall_at_1": 0, "nearest": [0]}
@@ -100,9 +104,9 @@ def test_twins__r_precision_without_the_queries_that_have_one(tmp_path):
         write_model(tmp_path / model, dict.fromkeys(cosines, entry_of(0.5)), {}, records)
         for name in ("collection", "smoothed"):
             (tmp_path / model / f"{name}.json").write_text(json.dumps(dict.fromkeys(cosines, entry_of(0.4, 4))))
-    tables = collection.read(tmp_path, ["encoder", "chosen"], [*cosines], True).table
+    tables = collection.read(tmp_path, ["encoder", "recommended"], [*cosines], True).table
     assert collection.twins(tmp_path, tables) is None
     pq.write_table(pa.Table.from_pylist(ranks), tmp_path / "encoder/collection_ranked.parquet")
     found = collection.twins(tmp_path, tables)
     assert (found.queries, found.crowded) == (1, ["two"])
-    assert found.without == {"encoder": 47.5, "chosen": 56.25, "chosen_smoothed": 56.25}
+    assert found.without == {"encoder": 47.5, "recommended": 56.25, "recommended_smoothed": 56.25}

@@ -23,7 +23,7 @@ def test_read__the_first_five_of_each_image(tmp_path):
 
 def test_read__an_image_without_a_neighbour_is_left_out(tmp_path):
     lists = pa.array([[2], []], pa.list_(pa.int64()))
-    rows = {"task": ["a"] * 2, "row": [0, 1], "encoder": lists, "chosen": lists}
+    rows = {"task": ["a"] * 2, "row": [0, 1], "encoder": lists, "recommended": lists}
     pq.write_table(pa.table(rows), tmp_path / "neighbours.parquet")
     assert neighbours.read(tmp_path) == {"a": [Neighbours(0, [2], [2])]}
 

@@ -35,7 +35,7 @@ def chosen(tmp_path_factory) -> Path:
     choice = {"name": "two <sets>", "why": ["It is the best."], "learnt": {"tasks": ["dots", "a|b"], "images": 4800}}
     (data / "choice/choice.json").write_text(json.dumps(choice))
     (data / "report").mkdir()
-    (data / "report/headline.json").write_text('{"result": {"encoder": 50.0, "advised": 62.5}}')
+    (data / "report/headline.json").write_text('{"result": {"encoder": 50.0, "recommended": 62.5}}')
     return data / "choice"
 
 
@@ -86,7 +86,7 @@ def test_write__the_card_says_what_is_known(exported):
         "| adaptors | k4, k8 (attention) |",
         r"| mean taken | that of the task a\|b; ",
         r"Adapted to 4,800 images of dots, a\|b, without their labels.",
-        "- result: encoder 50.0, advised 62.5",
+        "- result: encoder 50.0, recommended 62.5",
         "- It is the best.",
     ):
         assert line in card

@@ -29,8 +29,8 @@ def trial() -> Trial:
 def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial) -> None:
     head, *rows = candidate_rows(trial, Decision("encoder", "k4", {"encoder": [], "k4": ["bars"]}))
     first, second = (dict(zip(head, row, strict=True)) for row in rows)
-    assert (first["name"], first["criterion"], first["falls"], first["chosen"]) == ("k4", "0.65", "bars", 0)
-    assert (second["name"], second["dots"], second["bars"], second["chosen"]) == ("encoder", "0.3", "0.6", 1)
+    assert (first["name"], first["criterion"], first["falls"], first["recommended"]) == ("k4", "0.65", "bars", 0)
+    assert (second["name"], second["dots"], second["bars"], second["recommended"]) == ("encoder", "0.3", "0.6", 1)
 
 
 def test_about_layer__names_the_granularities() -> None:
@@ -55,5 +55,5 @@ def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tm
     content = summary(trial, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)))
     assert content["criterion"]["mean"]["encoder"][0] == pytest.approx(0.45)
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
-    assert content["criterion"]["bars"]["chosen"][0] == pytest.approx(0.4)
+    assert content["criterion"]["bars"]["recommended"][0] == pytest.approx(0.4)
     assert content["name"] == "k4" and content["images"] == 4 and content["uncertain"] == ["few"]
