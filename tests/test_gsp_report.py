@@ -6,6 +6,7 @@ from safetensors.numpy import save_file
 
 from polygrain.gsp.report.published import Claim
 from stages.gsp_report import Params, main, pairs
+from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.project import edit, new_project, outputs, repro
 from tests.helpers.small import lists
@@ -66,6 +67,12 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     assert "| c2-gsp | 20.00 ± 1.00 |" in table
     assert json.loads((tmp_path / "out/metrics.json").read_text())["ms-gsp"]["concat"]["map_at_r"] == 30
     assert (tmp_path / "again/index.html").read_text() == page
+
+
+@driven.needed
+def test_main__fits_a_phone(ensemble, tmp_path):
+    main(ensemble, tmp_path / "out", name="dots", params=PARAMS, lists=LISTS)
+    assert driven.out_of_a_phone(tmp_path / "out/index.html") == []
 
 
 def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from polygrain.mpcl.report.published import Setting
 from stages import mpcl_report
+from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists
 from tests.test_mpcl_encoder import pretraining
@@ -51,6 +52,12 @@ def test_main__numbers_are_shown_with_their_change_and_the_start_above_the_runs(
     assert "| linear probe accuracy, trained | 35.0 | 45.0 | 40.0 |" in table
     rows = [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")][-3:]
     assert rows == [["| start", "30.0"], ["| one", "35.0"], ["| four", "40.0"]]
+
+
+@driven.needed
+def test_main__fits_a_phone(world, tmp_path):
+    run(world, tmp_path / "out")
+    assert driven.out_of_a_phone(tmp_path / "out/index.html") == []
 
 
 SETTING = Setting(["imagenet100"], "resnet50", 200, 128)

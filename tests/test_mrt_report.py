@@ -8,6 +8,7 @@ import pytest
 from polygrain.config.lists import Lists
 from polygrain.grappa.report import published
 from stages import mrt_report
+from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists, write_images
 
@@ -88,6 +89,12 @@ def test_main__every_table_with_ours_published_and_difference(world, tmp_path: P
     assert "35.1 (35.1, ±0.0)" in table and "50.0 (–, –)" in table
     assert "| Neighbour fusion less encoder | +1.5 (+1.5);" in table and "+1.5" in page
     assert "| all that train | 3 (100, −97) | 24 (5,864, −5,840) |" in table and "all that train" in page
+
+
+@driven.needed
+def test_main__fits_a_phone(world, tmp_path: Path) -> None:
+    run(world, tmp_path / "out")
+    assert driven.out_of_a_phone(tmp_path / "out/index.html") == []
 
 
 def test_main__a_task_of_other_images_is_compared_with_nothing(world, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from polygrain.store import arrays
 from polygrain.store.image_table import TABLE
 from polygrain.store.tables import read_csv, write_csv
 from stages import report
+from tests.helpers import driven
 from tests.helpers.page import Page, assert_loads_nothing
 from tests.helpers.report_world import FUSIONS, World, lists_of, write_choice
 
@@ -150,6 +151,11 @@ def test_main__page_needs_nothing_from_outside_and_names_are_escaped(folder):
     page = page_of(folder)
     assert sum(address.startswith("data:image/jpeg") for address in page.addresses) == len(page.images) > 20
     assert "<script>" not in text and "<script>alert(1)</script>" in page.text
+
+
+@driven.needed
+def test_main__fits_a_phone(chosen_folder):
+    assert driven.out_of_a_phone(chosen_folder / "index.html") == []
 
 
 def test_main__table_and_metrics_hold_the_same_numbers(folder):

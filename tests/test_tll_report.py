@@ -5,6 +5,7 @@ import pytest
 
 from polygrain.tll.extractors import published
 from stages import tll_report
+from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.pairs import PCA, paint, run, study
 
@@ -34,6 +35,12 @@ def test_main__the_page_stands_alone_and_says_it_all(data, tmp_path):
     assert set(metrics) == {"concatenated", "pca", "sigma_1", "sigma_15"}
     assert "best_recall_at_1_chosen_on_test" in metrics["sigma_15"] and 0 <= metrics["pca"]["recall_at_1"] <= 100
     assert "| PCA |" in (tmp_path / "out/table.md").read_text()
+
+
+@driven.needed
+def test_main__fits_a_phone(data, tmp_path):
+    make(data[0], tmp_path / "out", study(data[1]))
+    assert driven.out_of_a_phone(tmp_path / "out/index.html") == []
 
 
 def test_main__a_study_of_the_published_pairs_has_the_printed_row_below(data, tmp_path, monkeypatch):

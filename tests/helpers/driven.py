@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 OPTIONS = (
     "--headless",
@@ -24,6 +26,8 @@ OPTIONS = (
 )
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "/": 191}
 PATIENCE = 60  # seconds
+PHONE = (390, 844)
+needed = pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
 
 
 class Driven:
@@ -168,3 +172,24 @@ def at(address: str, size: tuple[int, int] = (1400, 1000)) -> Iterator[Driven]:
     with Driven(size) as browser:
         browser.go(address)
         yield browser
+
+
+def reaching_out(browser: Driven) -> list[str]:
+    """Elements that reach out of their card or of the window; inside a frame that scrolls they may."""
+    return browser.value("""(() => {
+        for (const one of document.querySelectorAll("details")) one.open = true;
+        const name = ({ tagName, textContent }) => `${tagName} ${textContent.trim().slice(0, 40)}`;
+        return [...document.querySelectorAll("body *")].filter((one) => {
+            if (one.parentElement.closest(".scroll")) return false;
+            const inner = one.getBoundingClientRect();
+            const outer = (one.parentElement.closest("section") ?? document.documentElement).getBoundingClientRect();
+            return inner.width && (inner.left < outer.left - 1 || inner.right > outer.right + 1);
+        }).map(name);
+    })()""")
+
+
+def out_of_a_phone(page: Path) -> list[str]:
+    """What of a finished page reaches out, on a window as wide as a phone's."""
+    with at(page.as_uri(), PHONE) as browser:
+        browser.until("document.readyState == 'complete'")
+        return reaching_out(browser)

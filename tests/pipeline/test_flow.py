@@ -168,7 +168,7 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(driven.CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+@driven.needed
 def test_flow__cancelled_on_the_pages(pages, tmp_path):
     """By the link that the run prints. What waits for a job is not said to run, and what did not run is no error."""
     folder = toy.make_training(tmp_path / "toy", seconds=15)

@@ -67,7 +67,7 @@ def test_serve__pages_load_and_send_nothing_elsewhere(pages, path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(driven.CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+@driven.needed
 def test_serve__the_link_opens_the_pages(pages):
     with driven.at(pages.link()) as browser:
         browser.until(r"/>\s*Deployments\s*</.test(document.documentElement?.outerHTML)")

@@ -16,6 +16,7 @@ def test_ticks__enclose_the_values_in_even_round_steps(low, high):
     marks = figures.ticks(low, high)
     assert marks[0] <= low + 1e-9 and marks[-1] >= high - 1e-9
     assert 2 <= len(marks) <= 8
+    assert max(len(figures.tick_text(mark, marks[1] - marks[0])) for mark in marks) <= 9  # what the axis has room for
     steps = {f"{b - a:.3g}" for a, b in itertools.pairwise(marks)}
     assert len(steps) == 1 and re.match(r"[125]", f"{float(steps.pop()):e}")
 

@@ -1,5 +1,6 @@
 import math
 import re
+import shutil
 from pathlib import Path
 
 import jinja2
@@ -7,6 +8,7 @@ import jinja2.meta
 import pytest
 
 from polygrain.report import page
+from tests.helpers import driven
 
 PAGES = [file for file in page.LIBRARY.rglob("*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()]
 TEMPLATES = list(page.LIBRARY.rglob("*.j2"))
@@ -41,3 +43,23 @@ def test_pages__extend_the_base_and_bring_no_frame_or_colour_of_their_own(file):
 def test_templates__load_nothing_from_outside(file):
     text = file.read_text(encoding="utf-8")
     assert not re.search(r"https?://|url\(|@import|<script|<iframe|(src|href)=\"//", text)
+
+
+WIDE = """{% extends "report/base.html.j2" %}{% from "report/macros.html.j2" import scroll %}
+{% block title %}{% endblock %}{% block heading %}{% endblock %}{% block content %}
+<section><p>{{ "x" * 99 }}</p><p><code>{{ "y" * 99 }}</code></p>
+{% call scroll("") %}<tbody><tr><th>row</th>{% for _ in range(20) %}<td>12.3</td>{% endfor %}</tr></tbody>{% endcall %}
+</section>{% endblock %}"""
+
+
+@driven.needed
+def test_base__on_a_phone_a_wide_table_scrolls_in_its_card_under_its_first_column(tmp_path, monkeypatch):
+    shutil.copytree(page.LIBRARY / "report", tmp_path / "report")
+    (tmp_path / "wide.html.j2").write_text(WIDE)
+    monkeypatch.setattr(page, "LIBRARY", tmp_path)
+    (tmp_path / "wide.html").write_text(page.render("wide.html.j2", {}))
+    with driven.at((tmp_path / "wide.html").as_uri(), driven.PHONE) as browser:
+        browser.until("document.readyState == 'complete'")
+        assert driven.reaching_out(browser) == []
+        assert browser.value("document.querySelector('.scroll').scrollLeft = 400") == 400
+        assert browser.value("document.querySelector('th').getBoundingClientRect().left") >= 0

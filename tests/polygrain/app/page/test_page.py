@@ -10,17 +10,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.helpers.driven import CHROMIUM, Driven, at
+from tests.helpers import driven
+from tests.helpers.driven import Driven, at
 from tests.polygrain.cli.test_search import write_smoothed
 
 ROOT = Path(__file__).parents[4]
 QUERIED = "document.querySelectorAll('.side').length == 2 && document.querySelector('#asked').naturalWidth > 0"
 IDLE = "!document.body.classList.contains('busy')"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed here: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.slow, driven.needed]
 
 
 @pytest.fixture
