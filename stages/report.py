@@ -17,6 +17,8 @@ Writes  index.html    everything, self-contained
 
 import json
 import math
+import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -170,15 +172,31 @@ def training_rows(histories: dict[str, History]) -> list[list]:
     return [["stage", "epoch", "loss", *measured], *epochs]
 
 
-def choice_section(made: chosen.Choice, recommended: advice.Advice) -> Content:
-    """What to use, and why it was chosen."""
+def choice_section(made: chosen.Choice, recommended: advice.Advice, better: str, lists: Lists) -> Content:
+    """What to use, why it was chosen, and commands that can be copied whole."""
     criteria = [end for sides in made.compared.values() for side in ("encoder", "recommended") for end in sides[side]]
     ends = [value for row in recommended.rows for value in (row.encoder, row.recommended)]
+    folders = typed_folders(lists)
+    words, _, time = better.partition(", ")
+    given = " ".join(f"--images {folder}" for folder in folders.values()) or "--images IMAGES"
     return {
         "advice": recommended,
+        "used": wording.title_of(recommended.row.removesuffix(collection.SMOOTHED)).name.lower(),
+        "folders": folders,
+        "better": better and {"command": f"polygrain new {Path.cwd().name}-better {given} {words}", "time": time},
         "choice": made,
         "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),
+    }
+
+
+def typed_folders(lists: Lists) -> dict[str, str]:
+    """The folder of each task that is one, as it is typed in the project's folder."""
+    root = Path(lists.root)
+    return {
+        name: shlex.quote(path if os.path.isabs(path) else os.path.relpath(path, root))
+        for name, path in lists.paths.items()
+        if lists.tasks[name].source == "folder"
     }
 
 
@@ -287,6 +305,7 @@ def data_section(tasks: Sequence[Task], table: scores.Scores, pseudo_labels: Pat
     """What the tasks hold, how they were clustered, and which files were left out."""
     return {
         "counts": [task_counts(task, table.queries) for task in tasks],
+        "has_labels": any(task.is_labelled for task in tasks),
         "clusters": cluster_counts(pseudo_labels, lists.clusters(1), tasks),
         "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
     }
@@ -352,7 +371,7 @@ def main(
         "examples": [],
         "paired": paired_with_encoder(evaluation, recommended.row, leads),
         **wording.WORDS,
-        **choice_section(made, recommended),
+        **choice_section(made, recommended, params.better, lists),
         **results_section(table, model, ks, lists),
         **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
         **attention_section(fusion, evaluation, table, lists),
@@ -373,7 +392,7 @@ def main(
         write_csv(folder / "training.csv", training_rows(histories))
     size = (output / "index.html").stat().st_size
     words = headline.spoken(known) or "nothing was measured"
-    return f"{words}; {len(models)} models on {len(table.tasks)} tasks, index.html {size / 2**20:.1f} MiB"
+    return f"{words}; index.html {size / 2**20:.1f} MiB"
 
 
 if __name__ == "__main__":

@@ -74,7 +74,10 @@ def test_main__the_collection_leads_where_it_trained(tmp_path: Path) -> None:
         "recommended": 45.5,
     }
     assert "half of a task's classes" not in text and "Recommended model, smoothed" in text
-    assert "| recommended | smoothed | 45.5 | 46.0 | 45.0 |" in (tmp_path / "later/table.md").read_text()
+    assert (
+        "| recommended | smoothed | 45.5 / 68.2 | 46.0 / 69.0 | 45.0 / 67.5 |"
+        in (tmp_path / "later/table.md").read_text()
+    )
 
 
 def nothing_trained(root: Path, best: float, unlabelled: set[str] = frozenset()) -> str:
@@ -231,8 +234,9 @@ def test_main__nothing_evaluated(tmp_path):
     lists = lists_of(["flat"], ["k2", "k4"], list(FUSIONS), ["pixels", "encoder"])
     folder = World(tmp_path, lists, {}, {"flat"}).draw()
     page = page_of(folder)
-    assert "Nothing was evaluated" in page.text and "Training" in page.text and "svg" in page.tags
-    assert metrics_of(folder) == {} and "Nothing was evaluated" in (folder / "table.md").read_text()
+    assert "Nothing was measured with labels" in page.text and "Training" in page.text and "svg" in page.tags
+    assert metrics_of(folder) == {} and "Nothing was measured" in (folder / "table.md").read_text()
+    assert "half of" not in page.text
 
 
 def test_main__a_baseline_alone_is_shown_without_comparison(tmp_path):
@@ -240,7 +244,7 @@ def test_main__a_baseline_alone_is_shown_without_comparison(tmp_path):
     lists = lists_of(["one"], ["k2"], [], baselines)
     lists = lists.model_copy(update={"models": {name: lists.models[name] for name in baselines}})
     folder = World(tmp_path, lists, {name: {"one": 0.5} for name in baselines}, set()).draw()
-    assert "Nothing was evaluated" not in page_of(folder).text and "oracle" not in metrics_of(folder)
+    assert "Nothing was measured" not in page_of(folder).text and "oracle" not in metrics_of(folder)
 
 
 def test_main__task_whose_queries_are_all_left_out(tmp_path):
@@ -299,7 +303,7 @@ def test_main__images_that_are_not_smoothed_are_not_called_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("tasks", "expected"),
-    [([], "Unknown which model is best"), (["one", "two"], "The frozen encoder itself was chosen")],
+    [([], "Unknown which model is best"), (["one", "two"], "The encoder as it is was chosen")],
 )
 def test_main__the_encoder_is_chosen_or_nothing_can_be_told(world, tasks, expected):
     write_choice(world.root / "choice", tasks, "encoder")

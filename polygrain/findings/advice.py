@@ -123,8 +123,8 @@ def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str
     if page.trend(first) < 0:
         plain, moved = (searched.get(row, scores.MEAN, "recall_at_1") for row in (best, smoothed))
         words.append(
-            f"Smoothing costs the very first hit: it is right for {moved:.1f} of 100, unsmoothed for {plain:.1f}. If "
-            "you want the first one right, add --no-smooth."
+            f"Smoothing costs the very first hit of new pictures: it is right for {moved:.1f} of 100, unsmoothed for "
+            f"{plain:.1f}. If you want the first one right, add --no-smooth."
         )
     if unsmoothed:
         words.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")

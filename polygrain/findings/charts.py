@@ -13,6 +13,7 @@ from polygrain.report.figures import Line
 from polygrain.store.tables import read_parquet
 
 LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.RECOMMENDED)
+FEWEST = 3  # granularities of a curve
 STYLED = (*LEVELS, "static", "supervised")  # other fusions are grey
 
 
@@ -27,7 +28,7 @@ def granularity_charts(
     levels = [name for name in LEVELS if name in table.rows]
     columns = [scores.MEAN, *table.tasks] if len(table.tasks) > 1 else table.tasks
     charts = []
-    for column in columns if singles else []:
+    for column in columns if len(singles) >= (1 if published else FEWEST) else []:
         places = {name: math.log2(granularities[name]) for name in singles}
         lines = [Line("adaptors", "s-k", [(x, table.get(name, column)) for name, x in places.items()])]
         printed = {name: published.get(name, column) for name in singles} if published else {}
@@ -57,7 +58,7 @@ def training_charts(histories: dict[str, list[dict[str, int | float]]]) -> list[
     for title, kind, key, y_label in charts_of:
         stages = [stage for stage in histories if stage.startswith(kind + "@")]
         lines = figures.finite([training_line(stage, stages, histories[stage], key) for stage in stages])
-        if not lines:
+        if all(len(line.points) < 2 for line in lines):
             continue
         label = f"{title}, last epoch: {figures.last_values(lines)}"
         drawn = figures.line_chart(label, lines, x_label="epoch", y_label=y_label)

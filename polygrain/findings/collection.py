@@ -59,23 +59,33 @@ class CollectionReport:
     def without(self, model: str) -> "CollectionReport":
         return replace(self, table=self.table.without(model))
 
-    def training_adds(self, form: str = "") -> float | None:
-        """What a trained model has more than the one without training, in the same form; None without one."""
-        rows = scores.RECOMMENDED + form, scores.WITHOUT_TRAINING + form
-        is_known = self.is_trained and all(row in self.table.rows for row in rows)
-        return self.table.differences(*rows)[scores.MEAN] if is_known else None
+
+class Step(NamedTuple):
+    """A row of the table, its title, and the row that it is one step away from; None of the first.
+
+    `is_aside`: not on the way to the recommended model, but to compare it with.
+    """
+
+    title: str
+    row: str
+    base: str | None
+    is_aside: bool = False
 
 
-def steps(table: scores.Scores) -> list[tuple[str, str]]:
-    """The rows that tell what each step gives, with a title: first what needs no choice, then the choice."""
-    side = scores.SIDE if scores.SIDE in table.rows else "encoder"
-    titles = {"encoder": "encoder as it is", "encoder" + scores.CENTRED: "that, centred"}
-    titles |= {scores.SIDE + scores.CENTRED: "that, at the chosen side", side + SMOOTHED: "that, smoothed"}
-    titles |= {scores.WITHOUT_TRAINING: "without training"}
-    if table.rows.get(scores.RECOMMENDED) != table.rows.get(scores.WITHOUT_TRAINING):
-        titles[scores.RECOMMENDED] = "recommended model"
-    titles[scores.RECOMMENDED + SMOOTHED] = "that, smoothed"
-    return [(title, row) for row, title in titles.items() if row in table.rows]
+def steps(table: scores.Scores) -> list[Step]:
+    """The rows that tell what each step gives; last, for comparison, smoothing without the steps before it."""
+    rows, centred = table.rows, scores.CENTRED
+    titles = {"encoder": "encoder as it is", "encoder" + centred: "centred", scores.SIDE + centred: "larger input"}
+    if rows.get(scores.RECOMMENDED) != rows.get(scores.WITHOUT_TRAINING):
+        titles[scores.WITHOUT_TRAINING] = "model without training"
+    titles |= {scores.RECOMMENDED: "recommended model", scores.RECOMMENDED + SMOOTHED: "recommended model, smoothed"}
+    found = [row for row in titles if row in rows]
+    made = [Step(titles[row], row, base) for row, base in zip(found, [None, *found], strict=False)]
+    side = scores.SIDE if scores.SIDE in rows else "encoder"
+    for row, base in ((side, side + centred), (scores.WITHOUT_TRAINING, scores.WITHOUT_TRAINING)):
+        if base in found and row + SMOOTHED in rows:
+            made.append(Step(f"{titles[base]}, smoothed", row + SMOOTHED, base, is_aside=True))
+    return made
 
 
 def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:

@@ -21,8 +21,15 @@ def test_granularity_charts__one_per_task_and_the_mean_with_the_published_points
     assert "published" not in drawings[2]
 
 
-def test_training_charts__leave_out_what_has_no_epochs():
-    histories = {"adaptor@k4": [{"epoch": 1, "loss": 2.0, "accuracy": 0.5}], "fusion@average": []}
+def test_granularity_charts__two_points_are_no_curve():
+    ours = scores_of(encoder=30.0, k4=31.0, k8=33.0, k16=34.0)
+    assert charts.granularity_charts(ours, {"k4": 4, "k8": 8}) == []
+    assert len(charts.granularity_charts(ours, {"k4": 4, "k8": 8, "k16": 16})) == 3
+
+
+def test_training_charts__leave_out_what_has_no_curve():
+    epochs = [{"epoch": epoch, "loss": 2.0, "accuracy": 0.5} for epoch in (1, 2)]
+    histories = {"adaptor@k4": epochs, "fusion@average": [], "fusion@neighbour": epochs[:1]}
     titles = [chart["title"] for chart in charts.training_charts(histories)]
     assert titles == ["Adaptors: classification loss", "Adaptors: pseudo-label accuracy"]
 

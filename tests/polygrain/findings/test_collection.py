@@ -20,17 +20,17 @@ def evaluation(tmp_path):
 
 
 def rows_of(report: collection.CollectionReport) -> list[str]:
-    return [row for _, row in collection.steps(report.table)]
+    return [step.row for step in collection.steps(report.table)]
 
 
-def test_read__rows_plain_and_smoothed_and_what_training_adds(evaluation):
+def test_read__rows_plain_and_smoothed(evaluation):
     report = collection.read(
         evaluation, ["encoder", "without_training", "k4", "recommended"], ["one", "two", "flat"], True
     )
     assert report.columns == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
     assert "k4_smoothed" not in report.table.rows and report.table.get("k4", "mean") == 40.0
-    assert rows_of(report) == ["encoder", "encoder_smoothed", "without_training", "recommended", "recommended_smoothed"]
-    assert report.training_adds() == 5 == report.training_adds("_smoothed")
+    recommended = ["recommended", "recommended_smoothed"]
+    assert rows_of(report) == ["encoder", "without_training", *recommended, "without_training_smoothed"]
     smoothings = [(one.task, one.strength, one.neighbours) for one in report.smoothings]
     assert smoothings == [("one", 0.9, 20), ("two", 0.9, 20)]
     assert set(collection.as_json(report)) >= {"collection_encoder", "smoothed_recommended"}
@@ -51,8 +51,8 @@ def test_read__what_is_not_smoothed_is_not_called_so(evaluation):
     assert "smoothed_recommended" not in collection.as_json(report) and "encoder_smoothed" in report.table.rows
 
 
-def test_steps__what_needs_no_choice_comes_first(evaluation):
-    """The choice is compared with a mere subtraction, and with the encoder at the same side, smoothed, too."""
+def test_steps__each_is_compared_with_the_one_before_it(evaluation):
+    """What needs no choice comes first. The encoder at the same side, smoothed, is compared with itself, unsmoothed."""
     write_model(evaluation / "resolution", {"one": entry_of(0.45), "two": entry_of(0.6)}, {}, [])
     for model, values in {"encoder": (0.34, 0.52), "resolution": (0.4, 0.5), "k4": (0.7, 0.7)}.items():
         text = json.dumps({task: entry_of(value) for task, value in zip(("one", "two"), values, strict=True)})
@@ -60,8 +60,21 @@ def test_steps__what_needs_no_choice_comes_first(evaluation):
     report = collection.read(
         evaluation, ["encoder", "resolution", "without_training", "k4", "recommended"], ["one", "two"], True
     )
-    plain = ["encoder", "encoder_centred", "resolution_centred", "resolution_smoothed"]
-    assert rows_of(report) == [*plain, "without_training", "recommended", "recommended_smoothed"]
+    rows = [
+        "encoder",
+        "encoder_centred",
+        "resolution_centred",
+        "without_training",
+        "recommended",
+        "recommended_smoothed",
+    ]
+    steps = collection.steps(report.table)
+    assert [step.row for step in steps if not step.is_aside] == rows
+    assert [step.base for step in steps if not step.is_aside] == [None, *rows[:-1]]
+    assert [(step.row, step.base) for step in steps if step.is_aside] == [
+        ("resolution_smoothed", "resolution_centred"),
+        ("without_training_smoothed", "without_training"),
+    ]
     assert "k4_centred" not in report.table.rows and "collection_encoder_centred" in collection.as_json(report)
 
 
@@ -69,20 +82,19 @@ def test_steps__the_chosen_model_counts_even_where_another_is_better(tmp_path):
     for model, value in {"encoder": 0.4, "without_training": 0.6, "recommended": 0.5}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
     report = collection.read(tmp_path, ["encoder", "without_training", "recommended"], ["one"], True)
-    assert rows_of(report)[-1] == "recommended_smoothed" and report.training_adds() == -10
+    assert rows_of(report)[:-1] == ["encoder", "without_training", "recommended", "recommended_smoothed"]
 
 
-def test_steps__the_encoder_at_its_best_is_no_training(tmp_path):
+def test_steps__without_training_there_is_one_model(tmp_path):
     for model, value in {"encoder": 0.4, "without_training": 0.6, "recommended": 0.6}.items():
         write_model(tmp_path / model, {"one": entry_of(value)}, {}, [])
     report = collection.read(tmp_path, ["encoder", "without_training", "recommended"], ["one"], True)
-    assert rows_of(report) == ["encoder", "encoder_smoothed", "without_training", "recommended_smoothed"]
-    assert report.training_adds() is None
+    assert rows_of(report) == ["encoder", "recommended", "recommended_smoothed"]
 
 
 def test_read__without_numbers_nothing_is_measured(tmp_path):
     report = collection.read(tmp_path, ["encoder"], ["one"], False)
-    assert not report.is_measured and report.training_adds() is None
+    assert not report.is_measured
 
 
 def test_twins__r_precision_without_the_queries_that_have_one(tmp_path):
