@@ -27,9 +27,9 @@ def embed(
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=4096, help="images that go through the model at once")] = 64,
 ) -> None:
-    """Write the embeddings of all images of a folder, however deep, or of those that a CSV names.
+    """Write the embeddings of all images of a folder.
 
-    The file has the columns path and searched: embeddings, centred, and smoothed (diffusion on a neighbour graph) where
+    They may lie however deep, or a CSV names them. The file has the columns path and searched: embeddings, centred, and smoothed (diffusion on a neighbour graph) where
     that is chosen. Then plain has them unsmoothed.
     What cannot be read is listed beside it, with the reason. The next call embeds what is new or changed, and one that
     was interrupted goes on where it was.

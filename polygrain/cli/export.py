@@ -18,7 +18,9 @@ def export(
     uint8: Annotated[bool, Uint8] = False,
     task: Annotated[str | None, Task] = None,
 ) -> None:
-    """Write a model for torch.export and ONNX, each compared with the model, and a card that says how to load them.
+    """Write a model for torch.export and ONNX.
+
+    Each file is compared with the model, and a card says how to load them.
 
     Example: polygrain export profiles/shoes/data/choice -o exported
     """

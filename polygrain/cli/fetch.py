@@ -6,7 +6,9 @@ from polygrain.cli.options import Profile, Remote, Stages
 
 
 def fetch(stages: Stages = None, profile: Profile = None, remote: Remote = None) -> None:
-    """Bring what the team's remote has, and run nothing; with stages, these and what they read.
+    """Bring what the team's remote has, and run nothing.
+
+    With stages, it brings these and what they read.
 
     Example: polygrain fetch --remote ssh://user@host/srv/polygrain
     """

@@ -13,7 +13,7 @@ def flow(
     jobs: Jobs = None,
     workers: Annotated[bool, typer.Option("--workers", help="on the machines that run `polygrain worker`")] = False,
 ) -> None:
-    """Run what is stale, branches side by side, and watch it in a browser.
+    """Run what is stale, side by side, and watch it in a browser.
 
     Example: polygrain flow --profile shoes --jobs 2
     """

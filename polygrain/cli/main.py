@@ -45,21 +45,30 @@ app = typer.Typer(
 )
 
 
-def announced(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which says at once that it has begun: the libraries that it needs take seconds to load."""
+def announced(command: Callable[..., None], begins: str) -> Callable[..., None]:
+    """The command, which says at once how it begins: the libraries that it needs take seconds to load."""
 
     @wraps(command)
     def begun(**words: Any) -> None:
-        typer.echo(f"{command.__name__}: loading ...", err=True)
+        texts = {name: ", ".join(map(str, word)) if isinstance(word, list) else word for name, word in words.items()}
+        typer.echo(f"{command.__name__}: {begins.format(**texts)} ...", err=True)
         command(**words)
 
     return begun
 
 
-for command in (new, run, flow, share, fetch, worker, embed, search, smooth, model, export):
-    app.command()(announced(command))
-for quick in (ui, papers):
-    app.command()(quick)
+for command, begins in {
+    new: "looking at {images}",
+    **dict.fromkeys([run, flow, share, fetch], "reading the graph"),
+    worker: "starting",
+    embed: "loading the model {model}",
+    search: "opening {source}",
+    smooth: "reading {source}",
+    **dict.fromkeys([model, export], "loading the model {folder}"),
+    ui: "starting the pages",
+    papers: "reading the profiles",
+}.items():
+    app.command()(announced(command, begins))
 
 
 @app.callback()

@@ -13,9 +13,9 @@ def model(
     folder: Annotated[Path, Folder] = Path(MODEL),
     drop: Annotated[str | None, typer.Option(metavar="DIGEST", help="delete this model of an earlier run")] = None,
 ) -> None:
-    """Say what a model folder holds: network, input, length and cost of an embedding, digest.
+    """Say what a model folder holds.
 
-    Models that a run has replaced are kept for the embeddings that they made, and are listed, too.
+    That is its network, its input, the length of an embedding, and its digest. Models that a run has replaced are kept for the embeddings that they made, and are listed, too.
 
     Example: polygrain model profiles/shoes/data/choice
 

@@ -57,7 +57,9 @@ def new(
         bool, typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer")
     ] = False,
 ) -> None:
-    """Write a profile for your own images, with an encoder of your choice, and say what was chosen and why.
+    """Write a profile for your own images.
+
+    It says what was found, what a run leaves out, and what it costs, by the encoder of your choice.
 
     Example: polygrain new shoes --images data/raw/shoes --alike 6 --encoder vit_small_patch14_reg4_dinov2 --side 224
     """

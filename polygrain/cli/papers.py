@@ -9,7 +9,9 @@ def papers(
     study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="without it: those known")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="say what it is and how long it takes, and stop")] = False,
 ) -> None:
-    """Repeat a printed result: say how long it takes, fetch its data, run it, show ours beside the print.
+    """Repeat a printed result of a paper.
+
+    It says how long that takes, fetches the data, runs it, and shows our numbers beside the print.
 
     Example: polygrain papers gsp-fig3b
     """

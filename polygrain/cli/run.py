@@ -13,9 +13,9 @@ def run(
     profile: Profile = None,
     dry: Annotated[bool, typer.Option("--dry", help="say what would run, and why")] = False,
 ) -> None:
-    """Run what is stale: the whole graph, or some stages with all they read.
+    """Run what is stale: the whole graph, or some stages.
 
-    A second call runs nothing; a killed one continues where it was.
+    Stages run with all they read. A second call runs nothing; a killed one continues where it was.
 
     Example: polygrain run --profile shoes
     """

@@ -46,9 +46,9 @@ def search(
         int, typer.Option(min=0, max=65535, help="of the page, on this machine; 0 takes a free one")
     ] = 4300,
 ) -> None:
-    """Show the images that are most like each query, with the cosines of their embeddings.
+    """Show the images that are most like each query.
 
-    Where the images are smoothed by their neighbours, so is the search.
+    The scores are the cosines of their embeddings. Where the images are smoothed by their neighbours, so is the search.
 
     A folder is embedded first, into your cache folder (~/.cache/polygrain); the next search takes it from there.
 

@@ -22,9 +22,9 @@ def smooth(
         typer.Option(metavar="NAME", help="of a table, or of a .npz of several arrays: where its vectors are"),
     ] = None,
 ) -> None:
-    """Learn from vectors of your own, of CLIP or DINO, say, how they are compared: similar images are found more often.
+    """Learn from vectors of your own how they are compared.
 
-    Their mean is taken from them, a layer is learnt from their own clusters, and they are smoothed by each other. A
+    They are of CLIP or DINO, say, and then find similar images more often. Their mean is taken from them, a layer is learnt from their own clusters, and they are smoothed by each other. A
     table keeps its columns and gets searched, and plain, which is not smoothed. A query goes through the layer that is
     written beside, FILE.layer.npz.
 

@@ -98,7 +98,7 @@ def test_faiss__is_asked_for_in_one_sentence_and_only_where_it_is_needed(tmp_pat
         program = [sys.executable, "-c", code, *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == bool(expected) and done.stderr == f"{words[0]}: loading ...\n{expected}"
+        assert done.returncode == bool(expected) and done.stderr.partition("\n")[2] == expected
 
 
 def test_names__work_together():

@@ -1,5 +1,6 @@
 """The command line: its words, its exit codes, and what starts fast stays fast."""
 
+import ast
 import os
 import re
 import shlex
@@ -37,18 +38,32 @@ def test_help__says_what_it_does_and_shows_an_example_that_is_a_right_line(name)
         get_command(command.app).commands[name].make_context(name, words[1:])
 
 
-def test_start__nothing_large_is_imported_before_a_command_wants_it():
-    code = (
-        "import sys, polygrain.cli.main; print(sorted({'torch', 'prefect', 'dvc', 'timm', 'faiss'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help__no_line_is_cut(name):
+    output = CliRunner().invoke(command.app, [*filter(None, [name]), "--help"]).output
+    assert [line for line in output.splitlines()[1:] if line.endswith("...")] == []  # the first is of words
 
 
-def test_announced__says_that_it_has_begun_before_it_loads(monkeypatch):
-    monkeypatch.setitem(sys.modules, "polygrain.collection.collection", None)  # the first of what it loads
-    begun = CliRunner().invoke(command.app, ["search", "a.png", "--in", "."])
-    assert begun.stderr == "search: loading ...\n" and isinstance(begun.exception, ImportError)
+def test_announced__each_command_says_how_it_begins_before_it_loads_what_is_large(tmp_path):
+    """On stderr, since other programs read stdout."""
+    large = ["dvc", "faiss", "numpy", "prefect", "psutil", "pyarrow", "ruamel", "timm", "torch"]
+    words = {"new": "mine --images a --images b", "embed": ". -o e", "search": "a.png --in .", "smooth": "v -o s"}
+    lines = [[name, *words.get(name, "").split()] for name in COMMANDS]
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys({large})
+from typer.testing import CliRunner
+from polygrain.cli.main import app
+for line in {lines}:
+    done = CliRunner().invoke(app, line)
+    print([line[0], type(done.exception).__name__, done.stdout, done.stderr])
+"""
+    environment, program = os.environ | {"PYTHONPATH": str(ROOT)}, [sys.executable, "-c", code]
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    told = list(map(ast.literal_eval, done.stdout.splitlines()))
+    assert [name for name, *_ in told] == COMMANDS, done.stderr
+    for name, error, output, announced in told:
+        assert error == "ModuleNotFoundError" and output == "" and re.fullmatch(rf"{name}: .* \.\.\.\n", announced)
 
 
 def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
@@ -56,7 +71,7 @@ def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == ""
-    assert re.fullmatch(r"model: loading ...\nerror: gone/config.json .*\n", done.stderr)
+    assert re.fullmatch(r"model: loading the model gone ...\nerror: gone/config.json .*\n", done.stderr)
 
 
 @pytest.mark.parametrize(
