@@ -322,6 +322,9 @@ def record_only_what_ran() -> None:
     run, run_command, save = Stage.run, Stage._run_stage, StageCache.save
 
     def watched_command(stage: Any, dry: bool, force: bool, **options: Any) -> None:
+        # One of ours ends with a line of its own.
+        level = logging.WARNING if "stages/run " in str(stage.cmd) else logging.INFO
+        logging.getLogger("dvc.stage.run").setLevel(level)
         if force and not dry:
             stage.save_deps()  # else DVC has done so, to look for a known run
         run_command(stage, dry, force, **options)
@@ -357,7 +360,9 @@ if __name__ == "__main__":
             put_back(repo.stage.load_one("dvc.yaml", sys.argv[2]))
         raise SystemExit
     record_only_what_ran()
+    # What is not stale is said once, before the run; a blank line of DVC has no message, an error has the exception.
+    hints = HINTS if "--single-item" in sys.argv else (*HINTS, "Stage '%s' didn't change", "'%s' didn't change")
     for handler in logging.getLogger("dvc").handlers:
-        handler.addFilter(lambda record: not str(record.msg).startswith(HINTS))
+        handler.addFilter(lambda record: (record.msg or record.exc_info) and not str(record.msg).startswith(hints))
     ui.enable = lambda: None  # it would only advise `dvc push`
     raise SystemExit(main())

@@ -22,8 +22,12 @@ class Stage:
     upstream: tuple[str, ...]
     stale: bool
     meta: Mapping[str, Any]
-    why: str = ""
-    """what has changed, in a few words; empty where nothing has"""
+    causes: tuple[str, ...] = ()
+    """what has changed, each in a few words"""
+
+    @property
+    def why(self) -> str:
+        return ", ".join(self.causes)
 
 
 def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
@@ -81,7 +85,7 @@ def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = 
                 upstream=tuple(names[other] for other in sources[stage]),
                 stale=stage in changed,
                 meta=dict(stage.meta or {}),
-                why=reason(stage, changed[stage]) if stage in changed else "",  # it reads values anew
+                causes=causes(stage, changed[stage]) if stage in changed else (),  # it reads values anew
             )
             for name, stage in stages.items()
         ]
@@ -95,15 +99,15 @@ def needed(stages: list[Stage]) -> list[Stage]:
     return result if len(result) == len(stages) else needed(result)
 
 
-def reason(stage: Any, entries: Iterable[Any]) -> str:
+def causes(stage: Any, entries: Iterable[Any]) -> tuple[str, ...]:
     """What has changed of a stage, by its entries in DVC's status."""
     if not any(out.hash_info for out in stage.outs):
-        return "never run here"
+        return ("never run here",)
     deps: dict[str, Any] = {}
     others = []
     for entry in entries:
         if isinstance(entry, str):
-            others.append("its command")
+            others.append("its command has changed")
         else:
             deps |= entry.get("changed deps", {})
             others += [f"{path} is {state}" for path, state in entry.get("changed outs", {}).items()]
@@ -113,7 +117,7 @@ def reason(stage: Any, entries: Iterable[Any]) -> str:
             del deps[str(dep)]
             old, new = values
             others += [line for key in new for line in differences(key, old.get(key), new[key])]
-    return ", ".join([*others, *(path.replace("../", "") for path in deps)])
+    return (*others, *(f"{path.replace('../', '')} is {state}" for path, state in deps.items()))
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[str]:
@@ -125,11 +129,22 @@ def differences(key: str, old: Any, new: Any) -> Iterator[str]:
         yield f"{key} {old} -> {new}"
 
 
+def by_cause(stages: Iterable[Stage]) -> Iterator[str]:
+    """A line for each cause, with the stages that it makes stale, those of one kind as their number; then the rest."""
+    told: dict[str, dict[str, list[str]]] = {}
+    for stage in sorted(stages, key=lambda stage: not stage.stale):
+        for cause in stage.causes if stage.stale else ["then"]:
+            told.setdefault(cause, {}).setdefault(stage.name.partition("@")[0], []).append(stage.name)
+    for cause, kinds in told.items():
+        names = (f"{kind} ({len(names)})" if len(names) > 1 else names[0] for kind, names in kinds.items())
+        yield f"{cause}: {', '.join(names)}"
+
+
 def to_do(stages: list[Stage]) -> list[Stage]:
     """The stale stages and all that follow from them, in the given order."""
     result: dict[str, Stage] = {}
     for stage in stages:
         before = [name for name in stage.upstream if name in result]
         if stage.stale or before:
-            result[stage.name] = stage if stage.stale else replace(stage, why=f"after {', '.join(before)}")
+            result[stage.name] = stage if stage.stale else replace(stage, causes=(f"after {', '.join(before)}",))
     return list(result.values())

@@ -11,7 +11,7 @@ from uuid import UUID
 from prefect import get_run_logger
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-# "epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012"; "images: 500 of 1000, ..."; "epoch 3/7: loss 0.1234"
+# "a@b, epoch 3/7: 120 of 400, 4 min left, 1.3 batch/s, loss 0.5"; "a, sample: 500 of 1000, ..."; "epoch 3/7: loss 0.1"
 HEAD = re.compile(r"\b\w+ (\d+)/(\d+)$")
 COUNT = re.compile(r"(\d+) of (\d+)")
 RATE = re.compile(r"[\d.]+ \S+/s")
@@ -67,7 +67,7 @@ class StageProgress:
         self.share, self.is_between = point.share, point.has_rounds and point.share < 1
         if time.monotonic() - self.at >= SECONDS_BETWEEN_UPDATES:
             self.at = time.monotonic()
-            self.show(f"{self.stage}: {line}")
+            self.show(line)
 
     def show(self, text: str) -> None:
         percent = round(100 * self.share, 1)

@@ -38,7 +38,7 @@ def main(profile: str | None = None, stages: list[str] | None = None, dry: bool 
     folder, texts = composed(profile, write=not dry)
     loaded = graph.load(folder, stages or (), texts if dry else {})
     todo = graph.to_do(loaded)
-    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {stage.name}: {stage.why}" for stage in todo)]
+    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {line}" for line in graph.by_cause(todo))]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     if dry:
@@ -80,11 +80,11 @@ def run_stage(
 ) -> Outcome:
     """Runs one stage, and nothing it reads from; `on_line` gets each line it writes."""
     tail: deque[str] = deque(maxlen=20)
-    ran = False
+    ran = True
 
     def listen(line: str) -> None:
         nonlocal ran
-        ran = ran or line.startswith(f"Running stage '{name}'")
+        ran = ran and not line.removeprefix("Stage ").startswith(f"'{name}' ")  # is cached, or didn't change
         tail.append(line)
         on_line(line)
 

@@ -119,7 +119,7 @@ def find(raw: Path, place: Path, source: str, unseen: bool, params: Params) -> C
 
 
 def write_pixels(
-    writer: arrays.Writer, candidates: Candidates, task: str, keep_duplicates: bool
+    writer: arrays.Writer, candidates: Candidates, keep_duplicates: bool
 ) -> tuple[dict[str, tuple], dict[str, str]]:
     """Stores (the first copy of) each picture; returns {path: last columns of its row} in order, and {path: reason}."""
     stored: dict[str, tuple] = {}
@@ -127,7 +127,7 @@ def write_pixels(
     first: dict[str, tuple[str, str]] = {}
     block = []
     pairs = zip(candidates.rows, candidates.outcomes, strict=True)
-    for path, outcome in progress(pairs, f"images@{task}", len(candidates.rows), "image"):
+    for path, outcome in progress(pairs, "read", len(candidates.rows), "image"):
         if isinstance(outcome, str):
             rejected[path] = outcome
         elif not keep_duplicates and (reason := outcome.copied(first)):
@@ -154,7 +154,7 @@ def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> 
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
     count = images.total()
     steps = ingestion.run(images)
-    for _ in progress(steps, f"images@{task}", count and count - before, "image"):
+    for _ in progress(steps, "read", count and count - before, "image"):
         pass
     if stream.find(raw, source, spec.files).place.digest != images.place.digest:
         raise ValueError(f"{raw} changed while it was read: start the run again, it goes on")
@@ -232,7 +232,7 @@ def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) ->
         listed = {share: read_share(place, share, training) for share in shares}
         row = largest(params.side, params.shape)
         with arrays.create(partial / "pixels.zarr", row, "uint8", params.coding) as writer:
-            stored, unreadable = write_pixels(writer, candidates, task, keep_duplicates=is_public)
+            stored, unreadable = write_pixels(writer, candidates, keep_duplicates=is_public)
         if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
             raise ValueError(f"{raw} changed while it was read: start the run again")
         if is_public and unreadable and params.published_counts:

@@ -58,7 +58,7 @@ def main(features: Path, output: Path, *, study: str, params: Params, seed: int)
     everything = np.ones(pairs, dtype=bool)
     fits = [
         reduction.fit(np.concatenate([side[rows] for view in described.values for side in view]), params.components)
-        for rows in progress([*(~splits if params.fit == "train" else []), everything], f"pca@{study}", unit="fit")
+        for rows in progress([*(~splits if params.fit == "train" else []), everything], "fit", unit="fit")
     ]
     explained = [float(fit.explained.sum()) for fit in fits]
     tested = int(splits[0].sum())

@@ -15,7 +15,8 @@ def model(
 ) -> None:
     """Say what a model folder holds.
 
-    That is its network, its input, the length of an embedding, and its digest. Models that a run has replaced are kept for the embeddings that they made, and are listed, too.
+    That is its network, its input, the length of an embedding, and its digest. Models that a run has replaced are kept
+    for the embeddings that they made, and are listed, too.
 
     Example: polygrain model profiles/shoes/data/choice
 

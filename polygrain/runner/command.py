@@ -69,9 +69,7 @@ def run(main: Callable[..., str], params: type[Section] | None, **borrowed: str)
         if address := os.environ.get("DVC_STAGE"):
             inputs.watch = inputs.Watch(Path(), inputs.read_by(Path(), address))
         values = read(stage, main, params, borrowed)
-        sources = [str(path) for name, path in arguments.items() if not name.startswith("output")]
         name = "@".join([stage, *list(keywords.values())[:1]])
-        log.info("%s: from %s", name, ", ".join(sources))
         result = main(**arguments, **keywords, **values)
         inputs.watch.require_same()
         finish()

@@ -3,10 +3,11 @@
 Both say how far the stage is, the rate, the time that is left of all rounds, and what was measured last. The lines are
 also what the pages of a run are drawn from (pipeline/progress.py), wherever the stage runs:
 
-    epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012, accuracy 0.8125
+    adaptor@size2, epoch 3/7: 120 of 400, 4 min left, 12.3 batch/s, loss 0.5012, accuracy 0.8125
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -45,7 +46,9 @@ class Rounds:
     """
 
     def __init__(self, name: str, count: int | None, unit: str, rounds: int | None = None, before: int = 0) -> None:
-        self._name, self._count, self._unit, self._rounds, self._before = name, count, unit, rounds, before
+        stage = os.environ.get("DVC_STAGE", "").rpartition(":")[2]
+        self._name = f"{stage}, {name}" if stage else name
+        self._count, self._unit, self._rounds, self._before = count, unit, rounds, before
         self._start = time.monotonic()
         self._rate = 0.0
 

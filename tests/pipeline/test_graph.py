@@ -48,8 +48,8 @@ def test_to_do__the_stale_and_all_that_follow(ran, tmp_path):
     assert [stage.name for stage in stages if stage.stale] == ["first@f1", "second@s01", "second@s03"]
     assert {stage.name: stage.why for stage in graph.to_do(stages)} == {
         "first@f1": "data/first/f1 is modified",
-        "second@s01": "data/first/f1",
-        "second@s03": "data/first/f1",
+        "second@s01": "data/first/f1 is modified",
+        "second@s03": "data/first/f1 is modified",
         "last": "after second@s01, second@s03",
     }
 
@@ -62,10 +62,20 @@ def test_load__why_a_stage_is_stale(ran, tmp_path):
     file.write_text(json.dumps(params))
     (folder / "data/source/text").write_text("other")
     why = {stage.name: stage.why for stage in graph.to_do(graph.load(folder))}
-    assert why["source"] == "data/source is modified" and why["first@f0"] == "data/source"
-    assert why["second@s00"] == "its command, data/first/f1" and why["second@s04"] == "never run here"
+    assert why["source"] == "data/source is modified" and why["first@f0"] == why["source"]
+    assert why["second@s00"] == "its command has changed, data/first/f1 is modified"
     assert why["second@s01"] == "after first@f1" and why["last"] == "second.s00 f0 -> f1, second.s04 None -> f0"
-    assert all(stage.why == "never run here" for stage in graph.load(toy.make(tmp_path / "fresh")))
+    assert list(graph.by_cause(graph.to_do(graph.load(folder)))) == [
+        "data/source is modified: source, first (2)",
+        "its command has changed: second@s00",
+        "data/first/f1 is modified: second@s00",
+        "never run here: second@s04",
+        "second.s00 f0 -> f1: last",
+        "second.s04 None -> f0: last",
+        "then: second (3)",
+    ]
+    fresh = graph.load(toy.make(tmp_path / "fresh"))
+    assert list(graph.by_cause(fresh)) == ["never run here: source, first (2), second (4), last"]
 
 
 def test_load__targets_and_what_they_read_from(ran):

@@ -218,7 +218,7 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch, capsys):
 
     before = state()
     assert run.main("mine", dry=True) == run.main(None, dry=True) == 0
-    assert "1 of 1 stages to do\n  choice: never run here" in capsys.readouterr().out
+    assert "1 of 1 stages to do\n  never run here: choice" in capsys.readouterr().out
     assert state() == before and "4194305" in used.read_text()
 
 
@@ -228,13 +228,13 @@ def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch,
     (listed / "profiles/paper/family.yaml").write_text("printed: {teachers: {}}\n")
     monkeypatch.chdir(listed)
     assert run.main("printed", dry=True) == 0 and not (listed / "profiles/printed").exists()
-    assert "1 of 1 stages to do\n  choice: never run here" in capsys.readouterr().out
+    assert "1 of 1 stages to do\n  never run here: choice" in capsys.readouterr().out
     profile = listed / "profiles/mine"
     ready("mine")
     toy.run(profile, "dvc", "repro", "-q")
     file = profile / "params.yaml"
     file.write_text(text := file.read_text().replace("errors: 1", "errors: 48"))
-    for errors, todo in ((1, "0 of 1"), (3, "1 of 1 stages to do\n  choice: its command, errors 1 -> 3\n")):
+    for errors, todo in ((1, "0 of 1"), (3, "\n  its command has changed: choice\n  errors 1 -> 3: choice\n")):
         (profile / "values.yaml").write_text(f"teachers: {{}}\nerrors: {errors}\n")
         assert run.main("mine", dry=True) == 0 and file.read_text() == text
         said = capsys.readouterr()

@@ -47,10 +47,12 @@ def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
 
 
 def test_main__some_stages_and_the_exit_code(tmp_path):
-    folder = toy.make(tmp_path / "toy", 2, 2, {"first": "exit 3"})
+    """Of a stage that ends with a line of its own nothing else is told, but for an error."""
+    folder = toy.make(tmp_path / "toy", 2, 2, {"first": ": stages/run first; echo it says why; exit 3"})
     program = "import sys; from pipeline import run; sys.exit(0 if run.main(None, ['first@f1']) == 1 else 1)"
     output = toy.run(folder, sys.executable, "-c", program)
-    assert "Running stage 'source'" in output and "failed to reproduce 'first@f1'" in output
+    assert "Running stage 'source'" in output and "Running stage 'first@f1'" not in output
+    assert "\nit says why\n" in output and "failed to reproduce 'first@f1'" in output and "\n\n" not in output
     assert "first@f0" not in output and "second" not in output
 
 
