@@ -53,6 +53,7 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     stopping: Event = field(default_factory=Event)
+    profile: str | None = None
 
     def __post_init__(self) -> None:
         self.free = Semaphore(self.jobs)
@@ -62,7 +63,7 @@ class Run:
         made = task(
             lambda: self.reproduce(stage),
             name=stage.name,
-            task_run_name=stage.name,
+            task_run_name=graph.titled(self.profile, stage.name),
             tags=["gpu"] if stage.meta.get("gpu") else [],
             persist_result=False,
             cache_policy=NO_CACHE,
@@ -165,11 +166,10 @@ def reproduce(
     todo = graph.to_do(stages)
     # Few, since each uses several cores itself, but one for each GPU.
     jobs = jobs or max(min(4, threads.cores()), len(gpus.visible()))
-    run = Run(folder, jobs, todo=todo)
-    with reported("the name of this run"), get_client(sync_client=True) as client:
-        name = f"{profile or 'graph'}: {len(todo)} of {len(stages)} stages, {time.strftime('%d %b %H:%M')}"
-        tags = [profile or "graph", git(folder, "rev-parse", "--short", "HEAD")]
-        client.update_flow_run(runtime.flow_run.id, name=name, tags=tags)
+    run = Run(folder, jobs, todo=todo, profile=profile)
+    with reported("the tags of this run"), get_client(sync_client=True) as client:
+        tags = [profile or "default graph", git(folder, "rev-parse", "--short", "HEAD")]
+        client.update_flow_run(runtime.flow_run.id, tags=tags)
     if workers:
         get_run_logger().info("%s", share.push(folder, None).splitlines()[0])
         register()  # the first worker may start later than this run
@@ -237,7 +237,8 @@ def main(
     ValueError, before anything runs, names an unknown profile or stage and each wrong value of params.yaml.
     """
     folder = ready(profile)
-    todo = graph.to_do(graph.load(folder, targets or ()))
+    stages = graph.load(folder, targets or ())
+    todo = graph.to_do(stages)
     if workers:
         dispatcher(profile, folder)  # names what is not committed, and a missing remote
     find = server.required if workers and todo else server.find  # a server of this run alone has no workers
@@ -254,7 +255,8 @@ def main(
     # The pages can cancel only runs of a deployment.
     with get_client(sync_client=True) as client:
         deployment = client.create_deployment(client.create_flow(reproduce), "terminal")
-        named = {"parameters": parameters, "name": profile or "graph"}
+        words = [*(targets or ()), f"{len(todo)} of {len(stages)} stages", time.strftime("%d %b %H:%M")]
+        named = {"parameters": parameters, "name": graph.titled(profile, ", ".join(words))}
         run = client.create_flow_run_from_deployment(deployment, state=Pending(), **named)
     sys.stdout.write(f"Watch this run at {running.link(run.id)}\n")
     sys.stdout.flush()

@@ -43,6 +43,11 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
     return root / "profiles" / profile if profile else root
 
 
+def titled(profile: str | None, words: str) -> str:
+    """What Prefect's pages call a run or a stage of this graph."""
+    return f"{profile or 'default graph'}: {words}"
+
+
 def profiles(root: Path) -> list[str]:
     """The names of all profiles, those of the papers last."""
     own = sorted(path.name for path in root.glob("profiles/*") if compose.is_profile(path))

@@ -42,7 +42,7 @@ POLICY = (
 SCRIPT = """
 localStorage.setItem("prefect-password", location.hash.slice(1));
 const run = new URLSearchParams(location.search).get("run");
-location.replace(run ? "/runs/flow-run/" + encodeURIComponent(run) : "/");
+location.replace("/runs" + (run ? "/flow-run/" + encodeURIComponent(run) : ""));
 """
 
 
@@ -57,9 +57,9 @@ class Server(NamedTuple):
         return self.api.removesuffix("/api")
 
     def link(self, run: UUID | None = None) -> str:
-        """What to open in a browser: the pages, at this run where one is given."""
+        """What to open in a browser: this run, or without one the list of all."""
         if not self.auth:
-            return f"{self.pages}/runs/flow-run/{run}" if run else self.pages
+            return f"{self.pages}/runs{f'/flow-run/{run}' if run else ''}"
         return f"{self.pages}/enter{f'?run={run}' if run else ''}#{self.word()}"
 
     def word(self) -> str:
@@ -159,8 +159,6 @@ def start(root: Path, port: int) -> tuple[psutil.Popen, Server]:
         "PREFECT_SERVER_API_AUTH_STRING": server.auth,
         "PREFECT_API_AUTH_STRING": server.auth,
         "PREFECT_HOME": str(home),
-        # One of its two kinds of pages everywhere: the one with a button to cancel a run.
-        "PREFECT_SERVER_UI_V2_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
@@ -248,6 +246,7 @@ def main(port: int = 4200) -> None:
 
 def serve(port: int) -> None:
     """Prefect's app, with what stands around it."""
+    import prefect
     import uvicorn
     from prefect.server.api.server import create_app
     from starlette.datastructures import MutableHeaders
@@ -255,7 +254,9 @@ def serve(port: int) -> None:
     from starlette.responses import HTMLResponse
     from starlette.types import Message, Receive, Scope, Send
 
-    prefect = create_app(final=True)
+    # Of its two kinds of pages only the one with a button to cancel a run, whatever a browser was once asked to prefer.
+    prefect.__ui_v2_static_path__ = Path(os.devnull) / "none"
+    pages = create_app(final=True)
     page = f'<!DOCTYPE html><meta charset="utf-8"><title>polygrain</title><script>{SCRIPT}</script>'
     enter = HTMLResponse(page, headers={"content-security-policy": "default-src 'none'; script-src 'unsafe-inline'"})
 
@@ -268,7 +269,7 @@ def serve(port: int) -> None:
         if scope["type"] == "http" and scope["path"] == "/enter":
             await enter(scope, receive, send)
         else:
-            await prefect(scope, receive, with_policy)
+            await pages(scope, receive, with_policy)
 
     checked = TrustedHostMiddleware(app, allowed_hosts=["127.0.0.1"])
     uvicorn.run(checked, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=3)

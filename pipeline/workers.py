@@ -180,7 +180,8 @@ def locked(folder: Path) -> dict[str, dict]:
 def dispatch(stages: Sequence[graph.Stage], parameters: dict, stopping: Event, on_line: Callable[[str], None]) -> State:
     """Has a worker run the stages, and returns the end state of its run; cancels it when stopped."""
     queue = "gpu" if stages[0].meta.get("gpu") else "cpu"
-    named = {"work_queue_name": queue, "flow_run_name": " to ".join(dict.fromkeys([stages[0].name, stages[-1].name]))}
+    title = graph.titled(parameters["profile"], " to ".join(dict.fromkeys([stages[0].name, stages[-1].name])))
+    named = {"work_queue_name": queue, "flow_run_name": title}
     run = run_deployment(f"stage/{POOL}", **named, parameters=parameters, timeout=0)
     on_line(f"waits for a worker of the queue {queue!r} (start one: polygrain worker); its run has a page of its own")
     with get_client(sync_client=True) as client:

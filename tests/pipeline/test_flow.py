@@ -104,7 +104,12 @@ def soon(ask: Callable[[], object], expected: object) -> None:
 
 def states_of(pages) -> dict[str, str]:
     """The tasks of the latest run, by name."""
-    return {task["name"]: task["state_name"] for task in of(pages, "task_runs", latest(pages))}
+    return {stage_of(task): task["state_name"] for task in of(pages, "task_runs", latest(pages))}
+
+
+def stage_of(task: dict) -> str:
+    """The stage that a task run's name has behind the graph's."""
+    return task["name"].removeprefix("default graph: ")
 
 
 @pytest.mark.slow
@@ -129,11 +134,13 @@ def test_flow__what_the_pages_show(pages, tmp_path):
     folder = toy.make(tmp_path / "toy", second=2)
     toy.polygrain(folder, "flow", **toy.at(pages))
     run = latest(pages)
-    assert run["state_type"] == "COMPLETED" and run["name"].startswith("graph: 6 of 6 stages")
+    assert run["state_type"] == "COMPLETED" and run["name"].startswith("default graph: 6 of 6 stages")
     soon(lambda: {*states_of(pages).values()}, {"Completed"})
     drawn = pages.call(f"/flow_runs/{run['id']}/graph-v2")
     label = {node_id: node["label"] for node_id, node in drawn["nodes"]}
     edges = {(label[parent["id"]], node["label"]) for _, node in drawn["nodes"] for parent in node["parents"]}
+    assert {name.partition(": ")[0] for name in label.values()} == {"default graph"}
+    edges = {tuple(name.removeprefix("default graph: ") for name in edge) for edge in edges}
     assert ("source", "first@f0") in edges and ("first@f1", "second@s01") in edges and ("second@s00", "last") in edges
     assert len(edges) == 2 + 2 + 2
     messages = [line["message"] for line in of(pages, "logs", run)]
@@ -161,7 +168,7 @@ def test_flow__a_stage_that_fails(pages, tmp_path):
     assert re.search(r"^30$", tail, re.M) and not re.search(r"^[1-9]$", tail, re.M)
     done = dict.fromkeys(["source", "first@f0", "first@f1", "second@s00"], "Completed")
     soon(lambda: states_of(pages), done | {"second@s01": "Failed", "last": "NotReady"})
-    tasks = {task["name"]: task for task in of(pages, "task_runs", latest(pages))}
+    tasks = {stage_of(task): task for task in of(pages, "task_runs", latest(pages))}
     assert "reads from second@s01 (failed)" in tasks["last"]["state"]["message"]
     left = [line for line in toy.run(folder, "dvc", "status").splitlines() if line and not line[0].isspace()]
     assert left == ["second@s01:", "last:"]
