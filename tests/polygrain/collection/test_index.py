@@ -9,7 +9,7 @@ def unit(rows: int, dim: int = 8, seed: int = 0) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("recommended", [None, np.arange(50) % 3 == 1, np.arange(50) < 2, np.zeros(50, bool)])
+@pytest.mark.parametrize("chosen", [None, np.arange(50) % 3 == 1, np.arange(50) < 2, np.zeros(50, bool)])
 def test_search__equals_sorting_all(chosen: np.ndarray | None) -> None:
     queries = unit(3, seed=1)
     scores, rows = Index(unit(50)).search(queries, 5, chosen)
