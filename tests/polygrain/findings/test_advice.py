@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_advise__smooths_unless_labels_show_a_loss(tmp_path, smoothed, smooths, 
     advice = advice_of(tmp_path, birds(encoder=50.0, recommended=55.0, recommended_smoothed=smoothed))
     assert (advice.smooths, advice.before, advice.after) == (smooths, 50.0, after)
     assert advice.gains == {"birds": after - 50.0} and bool(advice.why) == (not smooths)
+
+
+@pytest.mark.parametrize(
+    ("first_hits", "named"), [((70.0, 72.0, 66.0), ["66.0", "72.0", "70.0"]), ((60.0, 61.0, 66.0), [])]
+)
+def test_advise__says_where_another_way_finds_more_first_hits(tmp_path, first_hits, named):
+    table = birds(encoder=50.0, recommended=55.0, recommended_smoothed=57.0)
+    for row, share in zip(table.rows.values(), first_hits, strict=True):
+        row["mean"]["recall_at_1"] = share
+    advice = advice_of(tmp_path, table)
+    assert (advice.first_before, advice.first_after) == (first_hits[0], first_hits[2])
+    assert re.findall(r"\b\d\d\.\d", " ".join(advice.why)) == named
 
 
 def test_advise__commands_smooth_only_where_that_was_measured(tmp_path):
