@@ -6,7 +6,7 @@ Writes  weights.safetensors, config.json   the recommended model, its last layer
         comparisons.json     how each task's images are compared: their mean, how they are smoothed
         README.md            its card
         criterion.csv        every candidate: its criterion on each task, agreement and cost, where it falls
-        choice.json          what was chosen and why; criteria of encoder and chosen model with intervals; its images
+        choice.json          what was chosen and why; criteria of both models with intervals; its images
         neighbours.parquet   sampled images: their nearest under the encoder and under the recommended model
         without_training/    the best form of the encoder by the same criterion: training has to beat it
 

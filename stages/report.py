@@ -54,13 +54,14 @@ from polygrain.training.history import read_history
 
 Content = dict[str, Any]  # of the template
 History = list[dict[str, int | float]]
+COPIES = "duplicate of ", "same picture as "  # begin the reason why a copy was left out
+REASONS = 20
 EXAMPLES = 2  # tasks of which the first screen has a query
 
 
 class Params(schema.Section):
     gains: int = Field(ge=0, le=20, description="queries with the largest gain that are shown of each task")
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
-    rejected: int = Field(ge=0, le=10_000, description="rejected files listed by name")
     better: str = Field(
         max_length=300,
         description="what to give `polygrain new` for the next better encoder, and its time; empty: nothing",
@@ -101,7 +102,7 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
     train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
     test = int(task.is_test.sum())
     asked = asked_of.get(task.name, 0) if task.is_labelled else None
-    duplicates = sum(reason.startswith(("duplicate of ", "same picture as ")) for _, reason in task.rejected)
+    duplicates = sum(reason.startswith(COPIES) for _, reason in task.rejected)
     return {
         "task": task.name,
         "images": len(task.labels),
@@ -116,6 +117,17 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict:
         "duplicates": duplicates,
         "rejected": len(task.rejected) - duplicates,
     }
+
+
+def left_out(tasks: Iterable[Task]) -> list[dict]:
+    """Per task and reason the files that were left out; the most frequent `REASONS` first."""
+    files: dict[tuple[str, str], list[str]] = {}
+    for task in tasks:
+        for path, reason in task.rejected:
+            kind = next((copy + "another" for copy in COPIES if reason.startswith(copy)), reason)
+            files.setdefault((task.name, kind), []).append(path)
+    rows = [{"task": task, "reason": reason, "files": of} for (task, reason), of in files.items()]
+    return sorted(rows, key=lambda row: -len(row["files"]))[:REASONS]
 
 
 def cluster_counts(pseudo_labels: Path, granularities: Iterable[str], tasks: Sequence[Task]) -> list[dict]:
@@ -307,7 +319,7 @@ def data_section(tasks: Sequence[Task], table: scores.Scores, pseudo_labels: Pat
         "counts": [task_counts(task, table.queries) for task in tasks],
         "has_labels": any(task.is_labelled for task in tasks),
         "clusters": cluster_counts(pseudo_labels, lists.clusters(1), tasks),
-        "rejected": [(task.name, *pair) for task in tasks for pair in task.rejected],
+        "rejected": left_out(tasks),
     }
 
 

@@ -319,6 +319,18 @@ def test_main__tasks_without_labels_show_what_changed(tmp_path, unlabelled):
     assert {"Image a/5.jpg", "Image a/4.jpg"} <= {image["alt"] for image in page.images}
 
 
+def test_left_out__counted_by_reason_the_most_first(tmp_path):
+    given = [("a.jpg", "cut"), ("b.jpg", "duplicate of x"), ("c.jpg", "duplicate of y"), ("d.jpg", "same picture as x")]
+    plain(tmp_path)
+    write_csv(tmp_path / "images/one/rejected.csv", [("path", "reason"), *given])
+    rows = report.left_out([report.read_task(tmp_path / "images", "one")])
+    assert [(row["reason"], row["files"]) for row in rows] == [
+        ("duplicate of another", ["b.jpg", "c.jpg"]),
+        ("cut", ["a.jpg"]),
+        ("same picture as another", ["d.jpg"]),
+    ]
+
+
 def test_main__odd_names_are_shown_as_escapes(tmp_path):
     """No name of a file ends the run, turns the text around, hides in it or becomes HTML."""
     world = with_chosen(tmp_path, {"two"})

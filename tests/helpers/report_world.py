@@ -15,7 +15,7 @@ from polygrain.store import arrays
 from polygrain.store.image_table import TABLE
 from stages import report
 
-PARAMS = report.Params(gains=2, thumbnail=16, rejected=3, better="--encoder larger")
+PARAMS = report.Params(gains=2, thumbnail=16, better="--encoder larger")
 CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
