@@ -60,7 +60,9 @@ EXAMPLES = 2  # tasks of which the first screen has a query
 
 
 class Params(schema.Section):
-    gains: int = Field(ge=0, le=20, description="queries with the largest gain that are shown of each task")
+    gains: int = Field(
+        ge=0, le=20, description="queries with the largest gain, and with the largest loss, that are shown of each task"
+    )
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
     better: str = Field(
         max_length=300,
@@ -246,54 +248,49 @@ def queries_section(
     images: Path,
     evaluation: Path,
     tasks: Sequence[Task],
-    sides: Sequence[tuple[str, str]],
+    row: str,
+    leads: bool,
     unsmoothed: Sequence[str],
     params: Params,
 ) -> Content:
-    """Per task some queries under both `sides` (model, file), and how many queries gained or lost.
+    """Per task some queries under the encoder and the model of a row, and how many queries gained or lost.
 
-    `examples` has one of each of the first tasks.
+    `examples` are medians of the first tasks, and of all tasks the largest gain and the largest loss.
     """
+    sides = sides_of(row, leads)
     read = [queries.read_queries(evaluation / model / file) for model, file in sides]
-    shown, examples = [], []
+    galleries, orders, given = [], dict[str, list[queries.Compared]](), {}
     for task in tasks:
         titles = [
             wording.title_of(name).name + ", smoothed" * (file.startswith("smoothed") and task.name not in unsmoothed)
             for name, file in sides
         ]
         both = [(title, rows.get(task.name, {})) for title, rows in zip(titles, read, strict=True)]
-        (_, before), (_, after) = both
-        if not before:
+        order = queries.compare(both[0][1], both[1][1], task.labels, ~task.is_query if leads else task.is_test)
+        if not order:
             continue
-        selected = queries.select_queries(before, after, task.labels, params.gains)
-        given = (images / task.name, task.labels, task.class_names, both)
-        shown.append(
-            {
-                "task": task.name,
-                "counts": queries.changes(before, after),
-                "entries": queries.show(*given, selected, params.thumbnail),
-            }
-        )
-        if len(examples) < EXAMPLES:
-            typical = [(f"{task.name}: {reason}", row) for reason, row in queries.typical(before, after, task.labels)]
-            examples += queries.show(*given, typical, params.thumbnail)
-    return {"galleries": shown, "examples": examples}
+        orders[task.name], given[task.name] = order, (images / task.name, task.labels, task.class_names, both)
+        selected = queries.select_queries(order, task.labels, params.gains)
+        entries = queries.show(*given[task.name], selected, params.thumbnail)
+        galleries.append({"task": task.name, "counts": queries.changes(order), "entries": entries})
+    examples = []
+    for name, reason, one in queries.first_screen(orders, EXAMPLES):
+        examples += queries.show(*given[name], [(f"{name}: {reason}", one)], params.thumbnail)
+    return {"galleries": galleries, "examples": examples}
 
 
-def unlabelled_section(
+def votes_section(
     images: Path, tasks: Sequence[Task], samples: dict[str, list[neighbours.Neighbours]], params: Params
 ) -> Content:
-    """Of these tasks the images whose neighbours the recommended model changed most, and how many it changed at all."""
-    titles = tuple(wording.title_of(name).name for name in (chosen.ENCODER, scores.RECOMMENDED))
+    """Of these tasks, which have no labels, drawn images with both lists under hidden names, for a vote."""
     shown = []
     for task in tasks:
-        task_samples = samples.get(task.name, [])
-        most = neighbours.most_changed(task_samples, params.gains)
-        if most:
-            entries = neighbours.show(images / task.name, task.paths, most, titles, params.thumbnail)
-            counts = {"all": len(task_samples), "changed": sum(one.differs for one in task_samples)}
+        of_task = samples.get(task.name, [])
+        if asked := neighbours.drawn(of_task, neighbours.VOTES):
+            entries = neighbours.show(images / task.name, task.paths, asked, params.thumbnail)
+            counts = {"all": len(of_task), "same": sum(not one.differs for one in of_task)}
             shown.append({"task": task.name, "counts": counts, "entries": entries})
-    return {"changed": shown}
+    return {"votes": shown}
 
 
 def attention_section(fusion: Path, evaluation: Path, table: scores.Scores, lists: Lists) -> Content:
@@ -385,16 +382,15 @@ def main(
         **wording.WORDS,
         **choice_section(made, recommended, params.better, lists),
         **results_section(table, model, ks, lists),
-        **unlabelled_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
+        **votes_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
         **attention_section(fusion, evaluation, table, lists),
         **training_section(histories),
         **data_section(tasks, table, pseudo_labels, lists),
         **branches_section(lists),
     }
     if model and chosen.ENCODER in table.rows:
-        shown = recommended.row if recommended.row == scores.RECOMMENDED + collection.SMOOTHED else model
-        sides = sides_of(shown, leads)
-        content |= queries_section(images, evaluation, tasks, sides, searched.unsmoothed, params)
+        shown = recommended.row if recommended.row in leading.rows.keys() - {chosen.ENCODER} else model
+        content |= queries_section(images, evaluation, tasks, shown, leads, searched.unsmoothed, params)
     known = headline.numbers(leading if leads else measured, made, searched.table, recommended)
     with outputs.folder(output) as folder:
         page.write(folder, "findings/report", content, metrics)

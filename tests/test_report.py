@@ -109,6 +109,12 @@ def test_main__a_flat_folder_has_no_empty_percentage(tmp_path: Path) -> None:
     assert "result" not in json.loads((tmp_path / "report/headline.json").read_text())
 
 
+def test_main__pictures_are_of_the_row_that_is_recommended(tmp_path: Path) -> None:
+    """The labels prefer the model without training, smoothed, and its queries are counted beside the encoder's."""
+    text = nothing_trained(tmp_path, best=0.6)
+    assert "Without training, smoothed</b>" in text and "Recommended model, smoothed</b>" not in text
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return plain(tmp_path)
@@ -310,13 +316,39 @@ def test_main__the_encoder_is_chosen_or_nothing_can_be_told(world, tasks, expect
     assert expected in page_of(world.draw()).text
 
 
-@pytest.mark.parametrize("unlabelled", [{"two"}, {"one", "two"}])
-def test_main__tasks_without_labels_show_what_changed(tmp_path, unlabelled):
+@pytest.mark.parametrize("unlabelled", [set(), {"two"}, {"one", "two"}])
+def test_main__tasks_without_labels_are_voted_on(tmp_path, unlabelled):
     folder = with_chosen(tmp_path, unlabelled).draw()
-    page = page_of(folder)
-    assert page.text.count("of 6 sampled images 5 have other neighbours") == len(unlabelled)
-    assert page.text.count("0 of 5 in common") == len(unlabelled)
-    assert {"Image a/5.jpg", "Image a/4.jpg"} <= {image["alt"] for image in page.images}
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    assert text.count('type="radio"') == 3 * 5 * len(unlabelled) and ('id="vote"' in text) == bool(unlabelled)
+    assert page_of(folder).text.count("the same neighbours by both: 1 of 6 sampled images") == len(unlabelled)
+    assert_loads_nothing(text)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(driven.CHROMIUM is None, reason="no browser is installed here: apt-get install chromium")
+def test_main__a_vote_names_the_lists_and_is_counted(tmp_path):
+    """By mouse and by keyboard, without a script; the tally is what a screen reader says."""
+    address = (with_chosen(tmp_path, {"two"}).draw() / "index.html").as_uri()
+    with driven.at(address) as browser:
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+        browser.until("document.readyState == 'complete'")
+
+        def tally() -> list[str]:
+            nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+            said = "".join(node["name"]["value"] for node in nodes if node["role"]["value"] == "StaticText")
+            return re.search(r"Your votes: (\d+) for the recommended model, (\d+) for .*?, (\d+) alike", said).groups()
+
+        told = "[...document.querySelectorAll('.told')].filter(name => getComputedStyle(name).visibility == 'visible')"
+        assert tally() == ("0", "0", "0") and browser.value(f"{told}.length") == 0
+        browser.click("#vote .query:nth-child(1) .recommended")
+        browser.click("#vote .query:nth-child(2) .encoder")
+        browser.click("#vote .query:nth-child(4) .recommended")
+        assert tally() == ("2", "1", "0") and browser.value(f"{told}.length") == 6
+        browser.value("document.querySelector('#vote .query:nth-child(3) label:nth-of-type(2) input').focus()")
+        browser.key("ArrowRight")
+        browser.click("#vote .query:nth-child(1) .encoder")
+        assert tally() == ("1", "2", "1") and not browser.complaints()
 
 
 def test_left_out__counted_by_reason_the_most_first(tmp_path):

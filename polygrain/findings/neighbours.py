@@ -13,6 +13,7 @@ from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for
 
 SHOWN = 5
+VOTES = 10  # images of a task that the reader is asked about
 
 
 class Neighbours(NamedTuple):
@@ -21,11 +22,6 @@ class Neighbours(NamedTuple):
     row: int
     encoder: list[int]
     recommended: list[int]
-
-    @property
-    def shared(self) -> int:
-        """How many the two have in common."""
-        return len({*self.encoder} & {*self.recommended})
 
     @property
     def differs(self) -> bool:
@@ -45,26 +41,34 @@ def read(folder: Path) -> dict[str, list[Neighbours]]:
     return samples
 
 
-def most_changed(samples: Sequence[Neighbours], count: int) -> list[Neighbours]:
-    """The images whose two lists share fewest, by row among equals; none whose lists share all."""
-    return sorted((one for one in samples if one.differs), key=lambda one: (one.shared, one.row))[:count]
+def drawn(samples: Sequence[Neighbours], count: int) -> list[tuple[Neighbours, bool]]:
+    """Images drawn from those whose lists differ, and of each whether the recommended model's list stands first.
+
+    The draw depends on the rows of the sample alone.
+    """
+    asked, rng = [one for one in samples if one.differs], np.random.default_rng([one.row for one in samples])
+    places = rng.permutation(len(asked))[:count]
+    return [(asked[i], bool(first)) for i, first in zip(places, rng.integers(2, size=len(places)), strict=True)]
 
 
 def show(
-    images: Path, paths: Sequence[str], changed: Sequence[Neighbours], titles: tuple[str, str], size: int
+    images: Path, paths: Sequence[str], asked: Sequence[tuple[Neighbours, bool]], size: int
 ) -> list[dict[str, Any]]:
     """Entries of the page: the images of the task in folder `images`, each with its two lists; `paths` name them."""
     pixels = arrays.open(images / "pixels.zarr")
     entries = []
-    for one in changed:
+    for one, is_first in asked:
         lists = []
-        for title, rows, others in zip(
-            titles, (one.encoder, one.recommended), (one.recommended, one.encoder), strict=True
-        ):
-            results = [{"picture": pictured(pixels_of(pixels, i), size), "is_shared": i in others} for i in rows]
-            lists.append({"title": title, "results": results})
-        entry = {"path": paths[one.row], "picture": pictured(pixels_of(pixels, one.row), size), "shared": one.shared}
-        entries.append(entry | {"of": len(one.encoder), "lists": lists})
+        for side in ("recommended", "encoder") if is_first else ("encoder", "recommended"):
+            results = [
+                {
+                    "picture": pictured(pixels_of(pixels, i), size),
+                    "is_shared": i in one.encoder and i in one.recommended,
+                }
+                for i in getattr(one, side)
+            ]
+            lists.append({"side": side, "results": results})
+        entries.append({"path": paths[one.row], "picture": pictured(pixels_of(pixels, one.row), size), "lists": lists})
     return entries
 
 

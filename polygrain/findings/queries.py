@@ -1,12 +1,13 @@
-"""Queries with their nearest images under two models, chosen by a rule that shows losses too (Grappa, Fig. 5)."""
+"""Queries with their nearest images under two models, chosen by rules that show losses as they show gains."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from polygrain.findings.neighbours import pixels_of
 from polygrain.report.pictures import pictured
@@ -14,7 +15,27 @@ from polygrain.store import arrays
 from polygrain.store.tables import read_parquet
 
 SHOWN = 5
-TYPICAL = "Typical (the median query)"
+BAND = 0.1  # the share of the queries, around the median, of which one is shown for it
+MEDIAN, GAIN, LOSS = "Median query", "Large gain", "Large loss"
+
+
+class Compared(NamedTuple):
+    """A query before and after: of R relevant images, how many are among the R nearest, and among those shown."""
+
+    row: int
+    relevant: int
+    right: tuple[int, int]
+    seen: tuple[int, int]
+
+    @property
+    def gain(self) -> float:
+        """The change in R-Precision."""
+        return (self.right[1] - self.right[0]) / self.relevant
+
+    @property
+    def ways(self) -> set[float]:
+        """The directions, 1, 0 or -1, in which R-Precision and the pictures change."""
+        return {float(np.sign(after - before)) for before, after in (self.right, self.seen)}
 
 
 def read_queries(file: Path) -> dict[str, dict[int, dict[str, Any]]]:
@@ -27,56 +48,65 @@ def read_queries(file: Path) -> dict[str, dict[int, dict[str, Any]]]:
     return queries
 
 
-def hits(query: dict[str, Any], labels: Int[np.ndarray, " image"]) -> int:
-    """How many of the nearest five show the query's class."""
-    return int((labels[query["nearest"][:SHOWN]] == labels[query["row"]]).sum())
+def compare(
+    before: dict[int, dict[str, Any]],
+    after: dict[int, dict[str, Any]],
+    labels: Int[np.ndarray, " image"],
+    searched: Bool[np.ndarray, " image"],
+) -> list[Compared]:
+    """The queries of both, the largest gain in R-Precision first, and by row among equals."""
+    relevant = np.bincount(labels[searched & (labels >= 0)])
+    order = []
+    for row in before.keys() & after.keys():
+        r = int(relevant[labels[row]] - searched[row])
+        sides = before[row], after[row]
+        right = [round(side["r_precision"] * r) for side in sides]
+        seen = [int((labels[side["nearest"][: min(SHOWN, r)]] == labels[row]).sum()) for side in sides]
+        order.append(Compared(row, r, (right[0], right[1]), (seen[0], seen[1])))
+    return sorted(order, key=lambda one: (-one.gain, one.row))
 
 
-def ordered(
-    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"]
-) -> dict[int, tuple[int, float]]:
-    """How many more of the nearest five are right, and the gain in R-Precision, of each query; the largest first."""
-    change = {
-        row: (
-            hits(after[row], labels) - hits(before[row], labels),
-            after[row]["r_precision"] - before[row]["r_precision"],
-        )
-        for row in sorted(before.keys() & after.keys())
-    }
-    return dict(sorted(change.items(), key=lambda item: item[1], reverse=True))
+def typical(order: Sequence[Compared]) -> Compared:
+    """The median query, or of the tenth around it the nearest whose R-Precision and pictures go the median's way."""
+    middle, reach = len(order) // 2, int(BAND * len(order) / 2)
+    way = np.sign(order[middle].gain)
+    near = sorted(range(middle - reach, middle + reach + 1), key=lambda i: (abs(i - middle), order[i].row))
+    return next((order[i] for i in near if order[i].ways == {way}), order[middle])
+
+
+def extremes(order: Sequence[Compared]) -> tuple[list[Compared], list[Compared]]:
+    """The queries that gain and those that lose, the largest change first, by row among equals."""
+    losses = sorted((one for one in order if one.gain < 0), key=lambda one: (one.gain, one.row))
+    return [one for one in order if one.gain > 0], losses
 
 
 def select_queries(
-    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"], gains: int
-) -> list[tuple[str, int]]:
-    """The queries to show, as (reason, row): largest gains, each of another class, the median, the largest loss.
+    order: Sequence[Compared], labels: Int[np.ndarray, " image"], count: int
+) -> list[tuple[str, Compared]]:
+    """The queries to show in the given order, as (reason, query): the median, the largest gains, and as many losses.
 
-    Queries are `ordered`, and those that gain alike by row. A loss is always shown where there is one, so the gallery
-    cannot flatter.
+    Up to `count` of both, each of another class than the others of its side; of one alone where there is no other.
     """
-    change = ordered(before, after, labels)
-    order = list(change)
-    reasons: dict[int, str] = {}
-    for row in order:
-        if len(reasons) < gains and change[row] > (0, 0) and labels[row] not in labels[list(reasons)]:
-            reasons[row] = "Large gain"
-    if order:
-        median, last = order[(len(order) - 1) // 2], order[-1]
-        if change[last] < (0, 0):
-            reasons[last] = "Largest loss"
-        reasons.setdefault(median, TYPICAL)
-    return [(reasons[row], row) for row in order if row in reasons]
+    sides = []
+    for side in extremes(order):
+        of_class: dict[int, Compared] = {}
+        for one in side:
+            of_class.setdefault(labels[one.row], one)
+        sides.append([*of_class.values()])
+    count = min([count, *filter(None, map(len, sides))])
+    reasons = {one: reason for reason, side in zip((GAIN, LOSS), sides, strict=True) for one in side[:count]}
+    reasons.setdefault(typical(order), MEDIAN)
+    return [(reasons[one], one) for one in order if one in reasons]
 
 
-def typical(
-    before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]], labels: Int[np.ndarray, " image"]
-) -> list[tuple[str, int]]:
-    """The median of the queries whose nearest five hold more or fewer right ones, else the median of all."""
-    change = ordered(before, after, labels)
-    changed = [row for row, (more, _) in change.items() if more]
-    rows = changed or list(change)
-    share = f"the median of the {len(changed)} of {len(change)} queries that changed" if changed else "the median query"
-    return [(share, rows[(len(rows) - 1) // 2])] if rows else []
+def first_screen(orders: Mapping[str, Sequence[Compared]], medians: int) -> list[tuple[str, str, Compared]]:
+    """As (task, reason, query): the medians of the first tasks, then the largest gain and loss of all tasks."""
+    picked = {(task, typical(order)): "median query" for task, order in islice(orders.items(), medians)}
+    for side, reason in enumerate(("largest gain", "largest loss")):
+        firsts = [(task, found[side][0]) for task, order in orders.items() if (found := extremes(order))[side]]
+        if firsts:
+            picked.setdefault(max(firsts, key=lambda first: abs(first[1].gain)), reason)
+    return [(task, reason, one) for (task, one), reason in picked.items()]
 
 
 def show(
@@ -84,7 +114,7 @@ def show(
     labels: Int[np.ndarray, " image"],
     class_names: Sequence[str],
     sides: Sequence[tuple[str, dict[int, dict[str, Any]]]],
-    selected: Sequence[tuple[str, int]],
+    selected: Sequence[tuple[str, Compared]],
     size: int,
 ) -> list[dict[str, Any]]:
     """The `selected` queries of the task in folder `images`, with the results of both `sides` (title, queries)."""
@@ -94,19 +124,20 @@ def show(
         return pictured(pixels_of(pixels, row), size)
 
     entries = []
-    for reason, row in selected:
+    for reason, one in selected:
         lists = []
-        for title, queries in sides:
+        for (title, queries), right in zip(sides, one.right, strict=True):
             results = [
-                {"picture": picture(i), "class_name": class_names[i], "is_right": bool(labels[i] == labels[row])}
-                for i in queries[row]["nearest"][:SHOWN]
+                {"picture": picture(i), "class_name": class_names[i], "is_right": bool(labels[i] == labels[one.row])}
+                for i in queries[one.row]["nearest"][: min(SHOWN, one.relevant)]
             ]
-            lists.append({"title": title, "r_precision": 100 * queries[row]["r_precision"], "results": results})
-        entries.append({"reason": reason, "picture": picture(row), "class_name": class_names[row], "lists": lists})
+            lists.append({"title": title, "right": right, "results": results})
+        entry = {"reason": reason, "compared": one, "picture": picture(one.row), "class_name": class_names[one.row]}
+        entries.append(entry | {"lists": lists})
     return entries
 
 
-def changes(before: dict[int, dict[str, Any]], after: dict[int, dict[str, Any]]) -> dict[str, int]:
-    """How many queries there are, and how many have a better or a worse R-Precision than before."""
-    gained = [after[row]["r_precision"] - before[row]["r_precision"] for row in before.keys() & after.keys()]
-    return {"all": len(gained), "better": sum(gain > 0 for gain in gained), "worse": sum(gain < 0 for gain in gained)}
+def changes(order: Sequence[Compared]) -> dict[str, int]:
+    """How many queries there are, and how many have a better, a worse or the same R-Precision."""
+    better, worse = map(len, extremes(order))
+    return {"all": len(order), "better": better, "worse": worse, "same": len(order) - better - worse}

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 class Page(HTMLParser):
     """Addresses, tags and visible text of a page; fails on a tag that is closed without being open."""
 
-    VOID = frozenset({"meta", "link", "img", "hr", "br"})
+    VOID = frozenset({"meta", "link", "img", "hr", "br", "input"})
 
     def __init__(self, text: str) -> None:
         super().__init__()

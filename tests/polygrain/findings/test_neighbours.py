@@ -8,15 +8,13 @@ from polygrain.findings.neighbours import Neighbours
 from polygrain.store import arrays
 from tests.helpers.report_world import write_choice
 
-SAME = Neighbours(0, [1, 2], [2, 1])
 HALF = Neighbours(3, [1, 2], [1, 4])
-NONE = [Neighbours(row, [1, 2], [3, 4]) for row in (9, 5)]
 
 
 def test_read__the_first_five_of_each_image(tmp_path):
     write_choice(tmp_path, ["one"])
     samples = neighbours.read(tmp_path)["one"]
-    assert samples[1] == Neighbours(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6]) and samples[1].shared == 4
+    assert samples[1] == Neighbours(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6])
     write_choice(tmp_path, [])
     assert neighbours.read(tmp_path) == {}
 
@@ -34,16 +32,30 @@ def test_read__a_damaged_file_is_named(tmp_path):
         neighbours.read(tmp_path)
 
 
-def test_most_changed__fewest_in_common_first_and_none_that_only_moved():
-    assert neighbours.most_changed([SAME, HALF, *NONE], 10) == [NONE[1], NONE[0], HALF]
-    assert neighbours.most_changed([SAME, HALF, *NONE], 1) == [NONE[1]]
+def test_drawn__at_random_from_all_that_differ_under_names_that_tell_nothing():
+    """Every second image of the sample has the same pictures twice; of the others the lists share from 0 to 4."""
+    other = [[5 - shared, *range(10, 10 + shared)] for shared in range(5)]
+    lists = [([10, 11, 12, 13, 14], [14, 13, 12, 11, 10] if row % 2 else other[row % 5]) for row in range(100)]
+    samples = [Neighbours(row, *both) for row, both in enumerate(lists)]
+    asked = neighbours.drawn(samples, 10)
+    found = [one.row for one, _ in asked]
+    shared = [len({*one.encoder} & {*one.recommended}) for one, _ in asked]
+    assert len(set(found)) == 10 and not any(row % 2 for row in found)
+    assert found != sorted(found) and shared != sorted(shared) and shared[::-1] != sorted(shared)
+    assert {is_first for _, is_first in asked} == {False, True}
+    assert neighbours.drawn(samples, 10) == asked and neighbours.drawn(samples[:50], 10) != asked
+    assert (
+        len(neighbours.drawn(samples, 99)) == 50 and neighbours.drawn(samples[1:2], 9) == neighbours.drawn([], 9) == []
+    )
 
 
-def test_show__has_the_pictures_of_the_rows(tmp_path):
+def test_show__has_the_pictures_of_the_rows_in_the_drawn_order(tmp_path):
     tones = np.arange(10, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
     arrays.write(tmp_path / "a" / "pixels.zarr", tones)
     paths = [f"{i}.jpg" for i in range(10)]
-    (entry,) = neighbours.show(tmp_path / "a", paths, [HALF], ("Before", "After"), 16)
-    assert (entry["path"], entry["shared"], entry["of"]) == ("3.jpg", 1, 2)
-    marks = [[item["is_shared"] for item in side["results"]] for side in entry["lists"]]
-    assert marks == [[True, False], [True, False]] and [side["title"] for side in entry["lists"]] == ["Before", "After"]
+    entries = neighbours.show(tmp_path / "a", paths, [(HALF, False), (HALF, True)], 16)
+    assert [entry["path"] for entry in entries] == ["3.jpg"] * 2
+    (encoder, recommended), turned = (entry["lists"] for entry in entries)
+    assert [encoder["side"], recommended["side"]] == ["encoder", "recommended"] and turned == [recommended, encoder]
+    assert [[item["is_shared"] for item in side["results"]] for side in turned] == [[True, False]] * 2
+    assert encoder["results"][1] != recommended["results"][1]

@@ -1,39 +1,89 @@
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 
 from polygrain.findings import queries
+from polygrain.findings.queries import Compared
+from polygrain.store import arrays
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
 
 
-def query(row: int, right: int, r_precision: float) -> dict:
-    """A query whose nearest five hold `right` images of its class."""
-    same = [other for other in range(len(LABELS)) if LABELS[other] == LABELS[row] and other != row]
-    rest = [other for other in range(len(LABELS)) if LABELS[other] != LABELS[row]]
-    return {"row": row, "r_precision": r_precision, "nearest": same[:right] + rest[: 5 - right]}
+def compared(row: int, more: int, seen: int | None = None) -> Compared:
+    """So many more of 100 are right, and of the pictures `seen` more, or one in the same direction."""
+    return Compared(row, 100, (50, 50 + more), (2, 2 + (int(np.sign(more)) if seen is None else seen)))
 
 
-def test_select_queries__gains_of_different_classes_median_and_loss():
-    before = {row: query(row, 1, 0.5) for row in range(5)}
-    after = {
-        0: query(0, 2, 0.9),
-        1: query(1, 2, 0.8),  # the second gain, but of the class already shown
-        2: query(2, 1, 0.5),
-        3: query(3, 1, 0.6),
-        4: query(4, 0, 0.1),
-    }
-    gain, median, loss = "Large gain", "Typical (the median query)", "Largest loss"
-    assert queries.select_queries(before, after, LABELS, gains=2) == [(gain, 0), (gain, 3), (loss, 4)]
-    assert queries.select_queries(before, after, LABELS, gains=1) == [(gain, 0), (median, 3), (loss, 4)]
+def rows(found: list) -> list[int]:
+    return [one.row for *_, one in found]
 
 
-def test_changes__counts_better_and_worse():
-    before = {0: query(0, 1, 0.5), 3: query(3, 1, 0.5), 6: query(6, 1, 0.5)}
-    after = {0: query(0, 1, 0.6), 3: query(3, 1, 0.5), 6: query(6, 1, 0.1)}
-    assert queries.changes(before, after) == {"all": 3, "better": 1, "worse": 1}
+def test_compare__is_a_slow_count_in_the_order_of_r_precision():
+    rng = np.random.default_rng(0)
+    labels, searched = rng.integers(-1, 4, 60), rng.random(60) < 0.7
+    lists = {i: [j for j in rng.permutation(60) if searched[j] and j != i] for i in range(60) if labels[i] >= 0}
+    expected, sides = [], ({}, {})
+    for row, before in lists.items():
+        after = rng.permutation(before)
+        r = sum(labels[j] == labels[row] for j in before)
+        right = [sum(labels[j] == labels[row] for j in nearest[:r]) for nearest in (before, after)]
+        seen = [sum(labels[j] == labels[row] for j in nearest[: min(5, r)]) for nearest in (before, after)]
+        for side, nearest, hits in zip(sides, (before, after), right, strict=True):
+            side[row] = {"row": row, "r_precision": float(np.float32(hits / r)), "nearest": list(nearest[:5])}
+        expected.append((-Fraction(right[1] - right[0], r), row, (row, r, tuple(right), tuple(seen))))
+    found = queries.compare(*sides, labels, searched)
+    assert [tuple(one) for one in found] == [one for *_, one in sorted(expected)]
+    gains = [one.gain for one in found]
+    counts = {"all": len(lists), "better": sum(g > 0 for g in gains), "worse": sum(g < 0 for g in gains)}
+    assert queries.changes(found) == counts | {"same": gains.count(0)} and min(counts.values()) > 0
 
 
-def test_typical__the_median_of_those_that_changed():
-    before = {row: query(row, 1, 0.5) for row in range(7)}
-    after = before | {0: query(0, 2, 0.9), 3: query(3, 2, 0.8), 5: query(5, 2, 0.7), 6: query(6, 0, 0.0)}
-    assert [row for _, row in queries.typical(before, after, LABELS)] == [3]
-    assert [row for _, row in queries.typical(before, before, LABELS)] == [3] and queries.typical({}, {}, LABELS) == []
+def test_typical__is_the_median_or_one_beside_it_that_shows_the_same():
+    order = [compared(row, 20 - row) for row in range(41)]
+    assert queries.typical(order).row == 20
+    order = [compared(row, 60 - row) for row in range(41)]
+    assert queries.typical(order).row == 20
+    order[20] = compared(20, 40, seen=-1)
+    assert queries.typical(order).row == 19
+    # Nothing in the tenth around the median shows its direction: the median stays, whatever lies beyond.
+    order[18:23] = [compared(row, 60 - row, seen=0) for row in range(18, 23)]
+    assert queries.typical(order).row == 20
+
+
+def test_typical__no_better_direction_than_that_of_the_median():
+    """A median that falls is shown by one that falls, one that stays by one that stays."""
+    order = [compared(row, 19 - row, seen=0 if row == 20 else None) for row in range(41)]
+    assert queries.typical(order).row == 21
+    order = [compared(row, max(0, 19 - row), seen=row == 20) for row in range(41)]
+    assert queries.typical(order).ways == {0}
+    assert queries.typical([compared(0, 9), compared(1, -9)]).row == 1
+
+
+def test_select_queries__as_many_losses_as_gains_of_different_classes():
+    changes = {0: 9, 1: 8, 3: 7, 6: 6, 4: 0, 5: -1, 2: -2, 7: -3, 8: -4}
+    order = [compared(row, more) for row, more in changes.items()]
+    selected = queries.select_queries(order, LABELS, 2)
+    assert rows(selected) == [0, 3, 4, 2, 8] and [reason for reason, _ in selected][2] == queries.MEDIAN
+    assert rows(queries.select_queries(order, LABELS, 3)) == [0, 3, 6, 4, 5, 2, 8]
+    assert rows(queries.select_queries(order[:6], LABELS, 3)) == [0, 6, 5]
+    assert rows(queries.select_queries(order[:5], LABELS, 3)) == [0, 3, 6]
+    assert rows(queries.select_queries(order, LABELS, 0)) == [4]
+
+
+def test_first_screen__medians_then_the_largest_gain_and_loss_of_all_tasks():
+    one = [compared(row, more) for row, more in enumerate((30, 10, -5))]
+    orders = {"a": one, "b": [compared(7, 5)], "c": [compared(8, 40), compared(9, 0), compared(6, -9)]}
+    found = [(task, query.row) for task, _, query in queries.first_screen(orders, 2)]
+    assert found == [("a", 1), ("b", 7), ("c", 8), ("c", 6)]
+    assert rows(queries.first_screen({"a": one}, 2)) == [1, 0, 2]
+    assert rows(queries.first_screen({"b": orders["b"]}, 2)) == [7] and queries.first_screen({}, 2) == []
+
+
+def test_show__no_more_pictures_than_are_relevant(tmp_path: Path):
+    arrays.write(tmp_path / "pixels.zarr", np.zeros((9, 4, 4, 3), np.uint8))
+    side = {0: {"row": 0, "r_precision": 0.5, "nearest": [1, 3, 4, 5, 2]}}
+    one = Compared(0, 2, (1, 1), (1, 1))
+    (entry,) = queries.show(tmp_path, LABELS, list("aaabbbccc"), [("x", side), ("y", side)], [("r", one)], 16)
+    marks = [[item["is_right"] for item in listed["results"]] for listed in entry["lists"]]
+    assert marks == [[True, False]] * 2 and [listed["right"] for listed in entry["lists"]] == [1, 1]
