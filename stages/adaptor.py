@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import AdaptorConfig
@@ -76,7 +77,8 @@ def main(
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", "accuracy", *(["criterion"] if watch else [])])
     last = history[-1]
-    return f"loss {last['loss']:.3f}, {last['accuracy']:.1%} of the pseudo-labels right, {len(history)} epochs"
+    right = f"{last['accuracy']:.1%} of the pseudo-labels right"
+    return f"loss {last['loss']:.3f}, {right}, {counted(len(history), 'epoch')}"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from polygrain.compute.counted import counted
 from polygrain.compute.vectors import unit_rows
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -77,8 +78,8 @@ def main(
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])
     if not history:
-        return f"{model.dim} numbers by {len(lists.granularities)} granularities"
-    return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {len(history)} epochs"
+        return f"{model.dim} numbers from {counted(len(lists.granularities), 'granularity', 'granularities')}"
+    return f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}, {counted(len(history), 'epoch')}"
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from polygrain.collection.postprocessing.comparison import Comparison, choose
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Stored, embed, open_features
@@ -196,7 +197,7 @@ def main(
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
         pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
-    return f"{taken.form.name}, of {len(trial.candidates)} candidates"
+    return f"recommends {taken.form.name}, from {counted(len(trial.candidates), 'candidate')}"
 
 
 if __name__ == "__main__":

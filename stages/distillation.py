@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from polygrain.compute import device, processes
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import AdaptorConfig
@@ -126,7 +127,7 @@ def main(
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", *(["criterion"] if watch else [])])
     last = history[-1]
-    return f"loss {history[0]['loss']:.3f} to {last['loss']:.3f}, {len(history)} epochs"
+    return f"loss {history[0]['loss']:.3f} to {last['loss']:.3f}, {counted(len(history), 'epoch')}"
 
 
 if __name__ == "__main__":

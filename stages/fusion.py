@@ -22,6 +22,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention, Fusion
@@ -125,7 +126,7 @@ def main(
         write_history(history, folder, columns)
         write_csv(folder / "moved.csv", [["layer", "query", "key"], *moved(start, projections(model))])
     learnt = f"loss {history[0]['loss']:.3f} to {history[-1]['loss']:.3f}" if history else "nothing to learn"
-    return f"{len(names)} adaptor sets in one model, {learnt}"
+    return f"{counted(len(names), 'adaptor set')} in one model, {learnt}"
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def main(images: Path, output: Path, *, collages: str, params: Params, lists: Li
         write_csv(folder / "rejected.csv", [("path", "reason")])
         lines = [f"{row},{cell}" for row, cell in enumerate(places)]
         (folder / "places.csv").write_text("\n".join(["row,cell", *lines]) + "\n")
-    return f"{counts['train']} training and {counts['test']} test collages of {size} px"
+    return f"collages of {size} px: {counts['train']} to train, {counts['test']} to test"
 
 
 def describe(taken: pa.Table, name: str, split: str, copies: int) -> pa.Table:

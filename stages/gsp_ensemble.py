@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.gsp import collage, ensemble
@@ -138,7 +139,7 @@ def main(images: Path, folds: Path, output: Path, *, name: str, params: Params, 
         transfers = try_attributes(folds, runs, table, params, seed)
         (folder / "transfer.json").write_text(json.dumps(transfers, indent=1) + "\n", encoding="utf-8")
     best = max(summary, key=lambda run: summary[run]["concat"]["map_at_r"]["mean"])
-    return f"{len(runs)} runs, best {best}: MAP@R {100 * summary[best]['concat']['map_at_r']['mean']:.2f} %"
+    return f"{counted(len(runs), 'run')}, best {best}: MAP@R {100 * summary[best]['concat']['map_at_r']['mean']:.2f} %"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, StringConstraints
 
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists, Task
 from polygrain.runner import command, outputs
@@ -259,7 +260,8 @@ def summary(output: Path, rejected: int) -> str:
     table = read_table(output)
     train, queries = (sum(table[column].to_pylist()) for column in ("trains", "is_query"))
     classes = len(set(table["class_name"].to_pylist()) - {""})
-    return f"{len(table)} images of {classes} classes: {train} train, {queries} are queries; {rejected} left out"
+    of = f"of {counted(classes, 'class', 'classes')}" if classes else "without classes"
+    return f"{counted(len(table), 'image')} {of}: {train} train, {queries} are queries; {rejected} left out"
 
 
 if __name__ == "__main__":

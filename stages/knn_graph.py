@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from polygrain.compute import processes
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
@@ -59,7 +60,7 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
         arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
         if index != "exact":
             (folder / "summary.json").write_text(json.dumps(summary(graph, params.recall), indent=1) + "\n")
-    count = f"{neighbours} neighbours of {len(vectors):,} images"
+    count = f"{counted(neighbours, 'neighbour')} for each of {counted(len(vectors), 'image')}"
     return count if index == "exact" else f"{count}, {index} with a recall of {graph.recall:.1%}"
 
 

@@ -151,7 +151,7 @@ def main(
         write_history(history, folder, ["epoch", "loss"])
         (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
         (folder / "table.md").write_text(table(metrics, paper), encoding="utf-8")
-    return f"{len(taught)} images to train on, {len(tested)} to test, AP {100 * metrics['AP']:.1f} %"
+    return f"images: {len(taught)} to train on, {len(tested)} to test; AP {100 * metrics['AP']:.1f} %"
 
 
 if __name__ == "__main__":

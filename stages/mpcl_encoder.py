@@ -17,6 +17,7 @@ import torch
 from pydantic import Field, model_validator
 
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder import networks
@@ -100,7 +101,8 @@ def main(images: Path, output: Path, *, run: str, params: Params, lists: Lists, 
         write_history(history, folder, columns(chosen.heads))
     last = history[-1]
     right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])
-    return f"{len(rows)} images, {len(history)} epochs, loss {last['loss']:.3f}, {right:.1%} of the pairs found"
+    shown = f"loss {last['loss']:.3f}, {right:.1%} of the pairs found"
+    return f"{counted(len(rows), 'image')}, {counted(len(history), 'epoch')}, {shown}"
 
 
 if __name__ == "__main__":

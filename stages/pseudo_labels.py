@@ -18,6 +18,7 @@ from pydantic import Field
 from polygrain.clustering import lloyd, sampled
 from polygrain.clustering.seeding import nearest_seeds
 from polygrain.compute import device, processes
+from polygrain.compute.counted import counted
 from polygrain.compute.vectors import as_vectors
 from polygrain.config import schema
 from polygrain.config.lists import Lists
@@ -132,7 +133,7 @@ def main(
         arrays.write(folder / "labels.zarr", labels)
         arrays.write(folder / "centroids.zarr", centroids)
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {summary['iterations']} iterations"
+    return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {counted(summary['iterations'], 'iteration')}"
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def main(
         save(chosen.cpu(), folder)
         write_csv(views / "recall.csv", rows)
         Seen(sample, {one: stored for one, stored in seen.items() if one in (own, side)}, looks).write(views)
-    return f"{side} px of {', '.join(map(str, judged))}"
+    return f"side {side} px, chosen from {', '.join(map(str, judged))} px"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Reads   images (tables), features, seeds, pseudo_labels/<granularity>
 Writes  within.zarr    axis x axis: the scatter in the axes of `seeds`, for each degree of freedom
-        scatter.json   how far it has to be shrunk (Ledoit and Wolf), and its degrees of freedom: images less clusters
+        scatter.json   how far it has to be shrunk (Ledoit and Wolf), and its degrees of freedom: images minus clusters
 
 Without an axis, where all images are equal, there is none. `choice` averages the scatters to one last layer.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from polygrain.compute.counted import counted
 from polygrain.config.lists import Lists
 from polygrain.fisher.closed_form import Turned
 from polygrain.fisher.granularities import read_basis, write_scatter
@@ -44,7 +45,8 @@ def main(
         scatter = within_clusters(Turned(Joined(features, tasks, blocks, rows), basis), labels)
     with outputs.folder(output) as folder:
         write_scatter(scatter, folder)
-    return f"{scatter.degrees:,} degrees of freedom, shrunk by {scatter.shrinkage:.2f}"
+    freedom = counted(scatter.degrees, "degree of freedom", "degrees of freedom")
+    return f"covariance within clusters: {freedom}, Ledoit-Wolf shrinkage {scatter.shrinkage:.2f}"
 
 
 if __name__ == "__main__":

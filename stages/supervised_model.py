@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
@@ -72,7 +73,8 @@ def main(
         save(model.requires_grad_(False), folder)
         write_history(history, folder, ["epoch", "loss", "accuracy"])
     last = history[-1]
-    return f"{len(start):,} classes, loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {len(history)} epochs"
+    shown = f"loss {last['loss']:.3f}, {last['accuracy']:.1%} right, {counted(len(history), 'epoch')}"
+    return f"{len(start):,} classes, {shown}"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, most_blocks, save
@@ -76,7 +77,7 @@ def main(images: Path, path: Path, output: Path, *, name: str, params: Params, l
     with outputs.folder(output) as folder:
         save(half_whitened(model.cpu(), looks, look), folder)
         arrays.write(folder / "embeddings.zarr", whitening.apply(fitted, looks))
-    return f"{len(looks):,} images in {len(look.scales)} looks, {model.config.architecture}"
+    return f"{counted(len(looks), 'image')} at {counted(len(look.scales), 'side')}, {model.config.architecture}"
 
 
 if __name__ == "__main__":

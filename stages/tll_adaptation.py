@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from polygrain.compute import device
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
@@ -109,7 +110,7 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
-    return f"{len(described):,} pairs, {len(splits)} runs; aR@1 {shown}"
+    return f"{counted(len(described), 'pair')}, {counted(len(splits), 'run')}; aR@1 {shown}"
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
@@ -89,7 +90,8 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
         (folder / "network").mkdir()
         layers.save(network, folder / "network")
     views = "original and flipped" if params.flips else "original"
-    return f"{len(sides['left']):,} pairs, {views}, {len(network.config.layers)} layers side by side: {dim}-D"
+    layers_of = f"{counted(len(network.config.layers), 'layer')} side by side"
+    return f"{counted(len(sides['left']), 'pair')}, {views}, {layers_of}: {dim}-D"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool
 from pydantic import Field
 
+from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
@@ -77,9 +78,8 @@ def main(features: Path, output: Path, *, study: str, params: Params, seed: int)
         arrays.write(folder / "splits.zarr", splits)
         reduction.save(fits, folder / "pca.safetensors")
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    return (
-        f"{len(fits)} fit(s) of {dim} to {params.components} dimensions, {100 * summary['explained']:.1f} % of variance"
-    )
+    kept = f"{100 * summary['explained']:.1f} % of variance"
+    return f"{counted(len(fits), 'fit')} of {dim} to {params.components} dimensions, {kept}"
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_main__several_blocks_the_last_first_and_what_they_are(world, tmp_path):
     pixels = torch.from_numpy(arrays.open(images / "pixels.zarr")[:]).permute(0, 3, 1, 2)
     expected = load(encoder).without_reduction(2).block_outputs(pixels)
     np.testing.assert_allclose(features, expected.numpy(), atol=1e-3)
-    assert message == "48 images x 48" and features.dtype == "float16"
+    assert "48 images" in message and "48 numbers" in message and features.dtype == "float16"
     known = {"side": 32, "widths": [24, 24], "blocks": 2, "embedding": 24}
     assert {name: facts[name] for name in known} == known and facts["digest"] == backbone_digest(load(encoder))
     plain = open_features(tmp_path, ["features"])

@@ -53,6 +53,6 @@ def test_main__rows_are_as_the_model_compares(world: Path, monkeypatch) -> None:
 
 
 def test_main__unsmoothed_images_are_plain(world: Path) -> None:
-    assert "plain" in run(world, world / "out", Comparison())
+    assert "not smoothed" in run(world, world / "out", Comparison())
     plain = Collection.open(world / "out/embeddings.parquet")
     assert len(plain) == 48 and plain.comparison.is_plain and not plain.is_smoothed

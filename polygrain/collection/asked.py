@@ -39,7 +39,7 @@ class Asked:
         if not task and before is not None and is_same and not self.choose:
             task = before.task if before.task in known.tasks else ""
             if before.task and not task:
-                log.info("%s knows no task %s any more, as which the images were compared", maker, before.task)
+                log.info("%s has no task %s any more; the images were compared as that task", maker, before.task)
         task = task or maker.task_of(root)
         known.of(task or None)
         return replace(self, task=task, alike=self.alike or (before.alike if before else None))
@@ -61,10 +61,10 @@ class Asked:
     def compare(
         self, maker: Maker, vectors: Float32[np.ndarray, "row dim"], before: Facts | None
     ) -> tuple[Comparison, int]:
-        """How vectors of the model are compared, and by how many of them that was chosen.
+        """How vectors of the model are compared, and from how many of them that was chosen.
 
-        As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else as
-        they tell themselves: centred on their own mean, or where they are few on the model's.
+        As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else it is
+        chosen from the vectors: centred on their own mean, or on the model's where there are few.
         """
         count, expected, known = len(vectors), self.as_task(maker), maker.comparisons
         if expected is not None:
@@ -82,7 +82,7 @@ class Asked:
         if self.task:
             mean = known.of(self.task).mean
         comparison, chosen = choose(vectors, self.alike, SETTINGS, mean, maker.network.in_front)
-        alike = f"; {self.alike} images are alike" if self.alike else ""
+        alike = f"; about {self.alike} images show the same thing" if self.alike else ""
         log.info("%s: %s%s: %s%s", maker, again, comparison, chosen.why, alike)
         return comparison, count
 
@@ -91,7 +91,7 @@ class Asked:
             return
         moved = float(np.linalg.norm(comparison.plain(vectors).mean(0)))
         if moved > MOVED:
-            log.info("the images have moved away from the mean that is kept (%.2f): --choose takes a new one", moved)
+            log.info("the mean of the images is now %.2f from the stored one: --choose stores the new mean", moved)
 
 
 NOTHING = Asked()

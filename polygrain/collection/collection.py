@@ -89,7 +89,7 @@ class Collection:
     def of_vectors(
         cls, vectors: np.ndarray | Tensor, names: Iterable[object] | None = None, alike: int | None = None
     ) -> "Collection":
-        """The collection of vectors of any encoder: less their mean, behind a layer of their own clusters, and smoothed
+        """The collection of vectors of any encoder: centred, behind a layer of their own clusters, and smoothed
         by each other. Fewer than 100 stay as they are.
 
         `names`: a text for each row, by default its number. ValueError where vectors or names do not fit.

@@ -84,15 +84,15 @@ def learn(vectors: np.ndarray | Tensor, names: Iterable[object] | None, alike: i
     if alike is not None and alike < 2:
         raise ValueError(f"alike is {alike}; allowed is 2 or more: about how many vectors show the same thing")
     if n < SETTINGS.fewest:
-        log.info("%d vectors stay as they are: %d are needed to learn from", n, SETTINGS.fewest)
+        log.info("the %d vectors stay as they are: learning needs %d or more", n, SETTINGS.fewest)
         layer = ClusterWhitening().fit(rows[:1])  # of one row it learns nothing
     else:
         layer, chosen = ClusterWhitening(alike).fit(rows), choose(rows, alike=alike)
         smoothing = chosen.smoothing
         if log.isEnabledFor(logging.INFO):
             shares = [f"{name} {100 * of.mean():.1f} %" for name, of in agreements(rows, alike).items()]
-            log.info("two halves of each vector agree on the %d nearest: %s", alike or DEPTH, ", ".join(shares))
-        log.info("%s: %s", smoothing if smoothing.strength else "not smoothed", chosen.why)
+            log.info("two halves of each vector share of the %d nearest: %s", alike or DEPTH, ", ".join(shares))
+        log.info("%s: %s", smoothing, chosen.why)
     plain, shown = layer.transform(rows), partial(progress, description="smooth", unit="part")
     columns: dict[str, list[str] | np.ndarray] = {"path": paths, "searched": plain}
     if smoothing.strength:

@@ -25,6 +25,7 @@ from polygrain.collection.maker import Maker
 from polygrain.collection.stored import Images
 from polygrain.compute.ahead import ahead
 from polygrain.compute.blocks import blocks
+from polygrain.compute.counted import counted
 from polygrain.runner.progress import progress
 from polygrain.sources.decode import Picture
 from polygrain.sources.folder import summary
@@ -134,7 +135,7 @@ def taken_over(before: File | None, maker: Maker, images: Images, states: dict[s
     stored = list(zip(before.paths(), before.text("state"), before.text("sha256"), strict=True))
     rows = [row for row in stored if row[0] in states]
     if gone := len(stored) - len(rows):
-        log.warning("embed: drops %s images that are gone", f"{gone:,}")
+        log.warning("embed: drops %s, whose files are gone", counted(gone, "image"))
     # In another folder a file may be another one of the same state.
     is_here = before.facts.root == images.root
     same = {path for path, state, _ in rows if is_here and states[path] == state}
@@ -151,7 +152,7 @@ def embed_new(maker: Maker, images: Images, partial: Path, old: set[str], batch:
     if old:
         log.info("embed: %s of %s images are embedded already", f"{len(old):,}", f"{len(images.paths):,}")
     if len(todo) < len(parts):
-        log.info("embed: goes on, %d of %d parts are there", len(parts) - len(todo), len(parts))
+        log.info("embed: continues, %d of %d parts are done", len(parts) - len(todo), len(parts))
     batches = [rows for part in todo.values() for rows in blocks(part, batch)]
     count = sum(part.stop - part.start for part in todo.values())
     results = progress(outcomes(maker, new, batches), "embed", count, "image")

@@ -24,7 +24,7 @@ AXES = 512
 
 
 class Basis(NamedTuple):
-    """The principal axes of rows, each task's less its own mean; `variances` along them, and the mean of all rows."""
+    """The principal axes of rows, centred task by task; `variances` along them, and the mean of all rows."""
 
     mean: Float[np.ndarray, " dim"]
     axes: Float[np.ndarray, "dim axis"]
@@ -49,7 +49,7 @@ class Turned:
 
 
 class Centred:
-    """Rows read by slices, each less the mean of its task."""
+    """Rows read by slices, from each of which the mean of its task is subtracted."""
 
     def __init__(self, rows: Rows, tasks: np.ndarray) -> None:
         self.rows, self.shape = rows, rows.shape

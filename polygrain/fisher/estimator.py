@@ -1,8 +1,8 @@
 """The closed form as an estimator of scikit-learn, for vectors of any encoder.
 
-Rows are taken at unit length, less their mean. Clusters of each size of the plan are sought among the half-whitened
-rows: one k-means++ order for all, and Lloyd's iterations for each. Of very many rows whole cells of rows that lie
-together are clustered (clustering/sampled.py); mean and total scatter are of all.
+Rows are brought to unit length, and their mean is subtracted. Clusters of each of `SIZES` are sought among the
+half-whitened rows: one k-means++ order for all, and Lloyd's iterations for each. Of very many rows whole cells of rows
+that lie together are clustered (clustering/sampled.py); mean and total scatter are of all.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ from polygrain.store.reading import reading
 
 # Rows of a cluster, one granularity each.
 SIZES = (2, 4, 8, 24)
-# The scatter is shrunk by so much at least: no views steady it. More where it was said that fewer than `FEW` are alike.
+# The least shrinkage of the scatter, since there are no views; more where `alike` is below `FEW`.
 LEAST, MORE, FEW = 0.5, 0.8, 10
 # Half-whitened axes in which clusters are sought, and Lloyd's iterations, at most.
 CLUSTERED, ITERATIONS = 256, 20
@@ -49,9 +49,9 @@ class Units:
 class ClusterWhitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A linear layer behind any encoder, learnt from clusters of the vectors themselves; rows come out of unit length.
 
-    `alike`: about how many rows show the same thing, if known; of few it learns less. `sample`: rows
-    that are clustered, at most. Learnt: `mean_`, what is subtracted from a row of unit length, and `projection_`
-    `dim component`, its layer, the axes that tell most apart first. Rows that do not vary have no layer, and are only
+    `alike`: about how many rows show the same thing, if known; with fewer, it learns less. `sample`: rows that are
+    clustered, at most. Learnt: `mean_`, which is subtracted from rows of unit length, and `projection_`
+    `dim component`, the layer, whose first axes tell most apart. Rows that do not vary have no layer, and are only
     brought to unit length.
     """
 

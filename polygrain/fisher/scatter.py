@@ -19,7 +19,7 @@ CELLS = 2**22
 
 @dataclass(frozen=True)
 class Scatter:
-    """`within` has the scatter for each degree of freedom, of which there are `degrees`: rows less clusters.
+    """`within` has the scatter for each degree of freedom, of which there are `degrees`: rows minus clusters.
 
     `shrinkage`: the share of a multiple of the identity that comes nearest to the true scatter.
     """

@@ -63,7 +63,7 @@ def choose(index: str, n: int) -> Method:
     if index == "auto":
         index = "exact" if n <= EXACT_ROWS else "ivf"
         if index == "ivf":
-            log.info("index ivf: exact is for %s images at most, these are %s", f"{EXACT_ROWS:,}", f"{n:,}")
+            log.info("index ivf for %s images: exact is for %s at most", f"{n:,}", f"{EXACT_ROWS:,}")
     return "exact" if index == "exact" else "ivf"
 
 
@@ -147,7 +147,7 @@ def calibrate(
 ) -> Float64[np.ndarray, " query"]:
     """Sets `nprobe` to the fewest cells with the wanted recall, or to all; returns each query's share of `exact`.
 
-    `ask` searches the index. The mean recall less two standard errors has to reach `recall`.
+    `ask` searches the index. The mean recall minus two standard errors has to reach `recall`.
     """
 
     def shares(effort: int) -> Float64[np.ndarray, " query"]:
@@ -166,5 +166,5 @@ def calibrate(
         low, high = (low, middle) if reaches(middle) else (middle, high)
     values = shares(high)
     if values.mean() < recall:
-        log.warning("all %d cells that may be searched have a recall of %.4f, not %g", high, values.mean(), recall)
+        log.warning("the %d cells that may be searched give a recall of %.4f, below %g", high, values.mean(), recall)
     return values

@@ -85,7 +85,7 @@ def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> W
     varied = energies > 0
     if not varied.all():
         log.warning(
-            "whitening: the %d features span %d of %d dimensions; the others are zero", count, varied.sum(), dim
+            "PCA: %d vectors vary along %d axes only; the rest of their %d numbers are zero", count, varied.sum(), dim
         )
     scales = ((count - 1) / np.where(varied, energies, np.inf)) ** POWERS[kind]
     return Whitening(components.mean.astype(np.float32), (components.axes[:, :dim] * scales).astype(np.float32))

@@ -136,7 +136,7 @@ class Watch:
         changed = [name for name in now if now[name] != self._before[name]]
         if changed != self._told:
             said = f"{', '.join(changed)} changed while this stage runs: undo it, or its result will not be kept"
-            log.warning("%s", said if changed else "what this stage reads is again as it was: its result will be kept")
+            log.warning("%s", said if changed else "the inputs are as before again: the result will be kept")
         self._told = changed
 
     def require_same(self) -> None:

@@ -79,7 +79,7 @@ def to_srgb(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
 @cache
 def ignore(reason: str) -> None:
     """Says once that there are colour profiles which are ignored for a reason."""
-    log.warning("an image's colour profile %s: it is ignored, as others of the kind will be", reason)
+    log.warning("the colour profile of an image %s: such profiles are ignored", reason)
 
 
 def in_8_bits(image: Image.Image, is_negative: bool) -> Image.Image:

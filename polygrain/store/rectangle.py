@@ -34,7 +34,7 @@ def rectangle(image: Image.Image, side: int, shape: Shape = "crop") -> UInt8[np.
         return np.asarray(image.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=3))
     long = side if shape == "crop" else longer_side(longer / shorter, side)
     if shape == "whole" and longer > LONGEST * shorter:
-        say_once(f"images longer than {LONGEST} to 1 are seen in their middle part of {LONGEST} to 1")
+        say_once(f"of an image longer than {LONGEST} to 1 only the middle part, of {LONGEST} to 1, is used")
     seen = shorter if long == side else min(longer, LONGEST * shorter)
     is_wide = image.width > image.height
     width, height = (seen, shorter) if is_wide else (shorter, seen)

@@ -63,7 +63,7 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
     try:
         tensors = read(folder / "checkpoint.safetensors")
     except ValueError as error:
-        log.warning("%s: done, it starts anew", error)
+        log.warning("%s: deleted, the training starts anew", error)
         clear(folder)
         return []
     if not tensors:

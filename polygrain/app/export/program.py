@@ -134,7 +134,7 @@ def trace(model: Model, uint8: bool, mean: Sequence[float] = ()) -> ExportedProg
         try:
             return traced(model, uint8, mean, free=True)
         except Exception as error:  # torch raises a dozen kinds
-            log.warning("%s is exported for squares alone (%s)", config.architecture, first_line(error))
+            log.warning("%s is exported for square inputs only (%s)", config.architecture, first_line(error))
     try:
         return traced(model, uint8, mean, free=False)
     except Exception as error:  # and all mean that it cannot export this network

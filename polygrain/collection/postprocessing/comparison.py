@@ -50,7 +50,7 @@ class Comparison:
         return replace(self, smoothing=NONE)
 
     def query(self, vectors: Rows) -> Rows:
-        """Vectors of a model, of unit length, as queries: less the mean, and normalised again.
+        """Vectors of a model, of unit length, as queries: the mean is subtracted, and they are normalised again.
 
         ValueError for vectors of another dimension than the mean.
         """
@@ -59,7 +59,7 @@ class Comparison:
         if len(self.mean) != vectors.shape[1]:
             raise ValueError(
                 f"the collection's mean has {len(self.mean)} numbers, the vectors have {vectors.shape[1]}: "
-                "they are of two models"
+                "give vectors of the collection's model"
             )
         mean = np.array(self.mean, np.float32)
         return by_blocks(vectors, lambda some: unit_rows(some - mean))
@@ -100,7 +100,7 @@ def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[n
     """Anyone's vectors as rows of unit length; ValueError for values that are not finite, and for a row of zeros."""
     rows = as_vectors(vectors, name).cpu().numpy()
     if "int" in str(vectors.dtype) and len(rows) and rows.min() >= -128 and 1 < rows.max() < 256:
-        log.warning("%s hold bytes, taken as numbers: packed bits are none, unpack them first, %s", name, UNPACK)
+        log.warning("%s hold bytes, which are read as numbers: unpack packed bits before, by %s", name, UNPACK)
     empty = np.flatnonzero(~rows.any(1))
     if len(empty):
         raise ValueError(f"row {empty[0]} of {name} is all zeros ({len(empty)} such rows): remove them")

@@ -44,7 +44,8 @@ class Smoothing:
     power: FiniteFloat = POWER
 
     def __str__(self) -> str:
-        return f"smoothed by {self.neighbours} neighbours, strength {self.strength:g}" if self.strength else "plain"
+        values = f"{self.neighbours} neighbours, strength {self.strength:g}"
+        return f"smoothed by {values}" if self.strength else "not smoothed"
 
 
 def neighbours_of(vectors: Rows, count: int, shown: Shown = iter) -> Int64[np.ndarray, "row rank"]:

@@ -34,7 +34,7 @@ SHARE, DRAWS = 5, 3
 # Of fewer alike most neighbours are of other kinds: at 3, smoothing lost a point with two encoders (docs/results.md).
 FEWEST_ALIKE = 6
 NONE = Smoothing()
-SHARPER = "Say about how many images show the same thing (`--alike`, `choice.alike`): then the comparison is sharper"
+SHARPER = "To compare more exactly, say about how many images show the same thing: `--alike`, or `choice.alike`"
 
 
 class SmoothingSettings(Section):
@@ -42,15 +42,15 @@ class SmoothingSettings(Section):
 
     neighbours: Count = Field(description="nearest images to which an image may be linked; a link is mutual")
     strengths: list[Annotated[float, Field(ge=0, lt=1)]] = Field(
-        max_length=20, description="compared: how far links reach; 0 leaves the images as they are"
+        max_length=20, description="strengths that are compared: how far links reach; 0: no smoothing"
     )
     queries: Count = Field(description="images that are taken out as queries to compare, at most a fifth of them")
     graphs: list[Count] = Field(
-        min_length=1, max_length=20, description="numbers of neighbours, compared where it is known how many are alike"
+        min_length=1, max_length=20, description="numbers of neighbours that are compared for a task of `choice.alike`"
     )
     depth: Count = Field(description="nearest images that are compared, at most a fifth of them")
-    guard: Count = Field(description="nearest images among which no smoothing may lose, where nothing is known")
-    fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one asks and five are searched")
+    guard: Count = Field(description="nearest images on which smoothing may not lower the agreement, for other tasks")
+    fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one query searches five")
     errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
 
 
@@ -88,9 +88,9 @@ def choose(
     """
     n = len(vectors)
     if n < settings.fewest:
-        return Chosen(NONE, f"{n} images are too few to smooth by each other: {settings.fewest} are needed")
+        return Chosen(NONE, f"there are {n} images, and smoothing needs {settings.fewest} or more")
     if alike and alike < FEWEST_ALIKE:
-        return Chosen(NONE, f"{alike} alike are too few to smooth by each other: {FEWEST_ALIKE} are needed")
+        return Chosen(NONE, f"{alike} images show the same thing, and smoothing needs {FEWEST_ALIKE} or more")
     generator = np.random.default_rng(seed)
     axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
     counts = [settings.neighbours]
@@ -110,12 +110,13 @@ def choose(
     near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
     chosen = max(near, key=lambda one: (one.strength, -one.neighbours))
     plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
+    measure = f"two halves of each vector agree on {plain:.1f} % of the nearest images"
     if not chosen.strength:
-        why = f"of {len(shares)} compared, no smoothing gained (unsmoothed {plain:.1f} %)"
+        why = f"{measure}, and no smoothing raises that"
         return Chosen(NONE, why if alike else f"{why}. {SHARPER}")
     why = (
-        f"of {len(shares)} compared, the strongest whose agreement is within {errors:g} standard errors of "
-        f"the best ({reached:.1f} %; unsmoothed {plain:.1f} %)"
+        f"{measure}, and on {reached:.1f} % when smoothed; no stronger smoothing comes within {errors:g} standard "
+        "errors of the best"
     )
     return Chosen(chosen, why)
 

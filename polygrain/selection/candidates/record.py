@@ -6,13 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from polygrain.compute.counted import counted
 from polygrain.selection import criterion
 from polygrain.selection.candidates.decision import Decision, interval
 from polygrain.selection.candidates.judges import Neighbours, Settings
 from polygrain.selection.candidates.trial import ENCODER, Trial
 from polygrain.store.image_table import ImageTable
 
-CANNOT_TELL = "No task can tell. This is the encoder as it is, the safest candidate."
+CANNOT_TELL = "No task has enough images that differ to compare candidates. So the encoder as it is was taken."
 
 
 def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
@@ -20,8 +21,8 @@ def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     lines = comparison(trial, decision, settings) if len(trial.sample.rows) else [CANNOT_TELL]
     if trial.uncertain:
         lines.append(
-            f"Left out, for fewer than {settings.criterion.fewest} training images or images all alike cannot tell: "
-            f"{', '.join(trial.uncertain)}."
+            f"These tasks were left out, as they have fewer than {settings.criterion.fewest} training images, or only "
+            f"images that look alike: {', '.join(trial.uncertain)}."
         )
     return lines
 
@@ -29,7 +30,8 @@ def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
 def about_layer(granularities: Sequence[str]) -> str:
     """Which clusters make the last layer."""
     return (
-        f"The last layer is from clusters of {len(granularities)} granularities ({', '.join(granularities)}) and views."
+        "The last layer was computed from views of the images, and from clusters of "
+        f"{counted(len(granularities), 'granularity', 'granularities')} ({', '.join(granularities)})."
     )
 
 
@@ -37,28 +39,38 @@ def about_sides(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Which sides of the input were tried, by the rows of `recall.csv`; nothing where there was one alone."""
     if len(rows) < 2:
         return []
-    found = ", ".join(f"{100 * float(row['recall']):.1f} times in 100 at {row['side']} px" for row in rows)
+    found = ", ".join(f"{100 * float(row['recall']):.1f} % of the images at {row['side']} px" for row in rows)
     (side,) = (row["side"] for row in rows if row["chosen"] == "1")
-    return [f"Of two views of an image one finds the other {found}: {side} px is the largest side not clearly worse."]
+    return [
+        f"Of two views of an image one finds the other first, for {found}. "
+        f"{side} px is the largest side that is not clearly worse than the best."
+    ]
 
 
 def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
     """How many were compared, which is best and why it was not taken, where it was not."""
-    errors = settings.errors
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
+    best, chosen, encoder = (100 * trial.value(name) for name in (decision.best, decision.chosen, ENCODER.name))
     lines = [
-        f"{len(trial.candidates)} candidates were compared on {len(trial.sample.rows)} images of "
-        f"{len(trial.sample.parts())} task(s); {fallen} fall below the encoder on a task.",
-        f"{decision.best} has the highest criterion ({100 * trial.value(decision.best):.1f}).",
+        f"{counted(len(trial.candidates), 'candidate')} were compared by the criterion on "
+        f"{counted(len(trial.sample.rows), 'image')} of {counted(len(trial.sample.parts()), 'task')}. The criterion "
+        "needs no labels and goes from 0 to 100; it is another measure than R-Precision.",
+        f"{decision.best} has the highest criterion, {best:.1f}. The encoder as it is has {encoder:.1f}.",
     ]
+    if fallen:
+        lines.append(f"{counted(fallen, 'candidate')} could not be taken: clearly below the encoder on a task.")
     if decision.best != decision.chosen:
         lines.append(
-            f"{decision.chosen} ({100 * trial.value(decision.chosen):.1f}) is as good within {errors:g} standard "
-            "errors and keeps more of the reference's neighbours."
+            f"{decision.chosen} was taken. Its criterion, {chosen:.1f}, is within {settings.errors:g} standard errors "
+            "of the highest, and its nearest images agree better with those of the frozen encoder at several input "
+            "sides."
         )
     if trial.scale != 1:
-        lines.append(f"All but the encoder as it is see images at {trial.scale:g} times its side, chosen before.")
-    return [*lines, f"The encoder as it is has {100 * trial.value(ENCODER.name):.1f}."]
+        lines.append(
+            f"The input of all candidates but the encoder as it is has {trial.scale:g} times the encoder's side, which "
+            "the stage `resolution` chose."
+        )
+    return lines
 
 
 def candidate_rows(trial: Trial, decision: Decision) -> list[list[Any]]:

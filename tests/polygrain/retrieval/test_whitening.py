@@ -38,7 +38,7 @@ def test_fit__gives_zeros_where_there_is_no_variance(d, caplog):
     features = np.repeat(draw(4, d, 0), 5, 0)
     with caplog.at_level(logging.WARNING):
         fitted = whitening.fit(features, 6)
-    assert "the 20 features span 3 of 6 dimensions" in caplog.text
+    assert "20 vectors vary along 3 axes" in caplog.text
     assert (fitted.projection != 0).any(0).tolist() == [True] * 3 + [False] * 3
     applied = whitening.apply(fitted, features)
     np.testing.assert_allclose(np.linalg.norm(applied, axis=1), 1, rtol=1e-5)

@@ -21,9 +21,9 @@ ADAPTED = CONFIG.model_copy(
         (
             ADAPTED,
             {"scale": 1.5, "layer": "clusters"},
-            ["scaled to 48 px", "Adaptors: k4, k8\n", "in closed form from clusters", "2.25 pass", "16 numbers"],
+            ["scaled to 48 px", "Adaptors: k4, k8\n", "in closed form from clusters", "Cost: 2.25 ", "16 numbers"],
         ),
-        (CONFIG, {"scale": 1.0, "layer": "none"}, ["Adaptors: none", "Last layer: none", "1 pass"]),
+        (CONFIG, {"scale": 1.0, "layer": "none"}, ["Adaptors: none", "Last layer: none", "Cost: 1 "]),
     ],
 )
 def test_text__says_what_the_model_is_and_why(config, form, facts):
@@ -32,3 +32,8 @@ def test_text__says_what_the_model_is_and_why(config, form, facts):
     for fact in [*facts, *common]:
         assert fact in card
     assert "None" not in card
+
+
+def test_text__one_image_is_not_plural():
+    card = text(CONFIG, CHOICE | {"form": {"scale": 1.0, "layer": "none"}, "learnt": {"tasks": ["dots"], "images": 1}})
+    assert "1 image of dots" in card and "(s)" not in card and "(es)" not in card

@@ -35,12 +35,13 @@ def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial
 
 def test_about_layer__names_the_granularities() -> None:
     assert "2 granularities (size4, k64)" in about_layer(["size4", "k64"])
+    assert "1 granularity (size4)" in about_layer(["size4"])
 
 
 def test_about_sides__both_with_their_recall_where_two_were_tried() -> None:
     rows = [{"side": "96", "recall": "0.879", "chosen": "0"}, {"side": "144", "recall": "0.861", "chosen": "1"}]
     (line,) = about_sides(rows)
-    assert all(word in line for word in ("87.9", "96 px", "86.1", ": 144 px is the largest"))
+    assert all(word in line for word in ("87.9", "96 px", "86.1", " 144 px is the largest"))
     assert about_sides(rows[:1]) == []
 
 
