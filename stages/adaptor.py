@@ -33,7 +33,7 @@ DEVIATION = 0.02
 class Params(classification.ClassifierSettings, WatchSettings):
     width: schema.Width = Field(description="hidden units D' of each bottleneck")
     start: Literal["centroids", "drawn"] = Field(
-        description="of the classifier: the clusters' centroids, right from the start, or short vectors, drawn"
+        description="of the classifier's weights: the clusters' centroids, or short vectors that are drawn"
     )
 
 

@@ -41,13 +41,13 @@ from polygrain.training.loop import AdamSettings, Batch, Loader, Schedule, Watch
 
 
 class Params(AdamSettings, WatchSettings):
-    target: criterion.Reference = Field(description="the careful look that is learnt")
+    target: criterion.Reference = Field(description="the embedding that is learnt")
     neighbours: int = Field(
         ge=0, le=1000, description="nearest other images whose targets are mixed into an image's own; 0: none"
     )
     width: schema.Width = Field(description="hidden units of the bottlenecks that a plain encoder gets")
     precision: device.Precision
-    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
+    augmentation: Augmentation = Field(description="of each image, drawn anew in each epoch")
 
 
 def make_targets(model: Model, pixels: arrays.Reader, rows: np.ndarray, params: Params) -> Float[Tensor, "image dim"]:

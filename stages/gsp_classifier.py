@@ -55,7 +55,7 @@ class Convolutional(schema.Section):
 class Params(schema.Section):
     networks: dict[schema.Name, Convolutional] = Field(description="by the names that gsp_classifiers has for them")
     poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
-        description="by their names in polygrain/gsp/poolings/build.py; their values"
+        description="values of each, by its name in polygrain/gsp/poolings/build.py"
     )
     embedding: int = Field(ge=2, description="linear discriminants of the retrieval scores")
     epochs: schema.Epochs = Field(description="epochs over the training images")

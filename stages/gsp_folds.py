@@ -64,9 +64,11 @@ class Params(schema.Section):
     embedding: int = Field(ge=2, description="dimensions of the embedding")
     protocol: classes.Protocol
     stopping: early_stopping.Stopping = Field(description="of each fold")
-    losses: dict[schema.Name, LossParams] = Field(description="by their names in polygrain/losses/metric.py")
+    losses: dict[schema.Name, LossParams] = Field(
+        description="values of each, by its name in polygrain/losses/metric.py"
+    )
     poolings: dict[schema.Name, Values] = Field(
-        description="by their names in polygrain/gsp/poolings/build.py; their values"
+        description="values of each, by its name in polygrain/gsp/poolings/build.py"
     )
     ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
     scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")

@@ -59,25 +59,25 @@ class PerClass(schema.Section):
 
 class Params(schema.Section):
     protocol: Literal["classes", "collection"] = Field(
-        description="what trains, and what the report leads with: the first half of the classes; or all but the queries"
+        description="images that train: classes: those of the first half of the classes; collection: all but queries"
     )
     queries: float = Field(gt=0, lt=1, description="share of a labelled task's images that are drawn as queries")
     draw: int = Field(ge=0, lt=2**31, description="number of the draw; another one draws other queries")
     side: int = Field(ge=16, le=1024, description="side of the stored images, the shorter one of rectangles, pixels")
     shape: Shape = Field(
-        description="whole: a rectangle of all of the image, up to 3 to 1, and the centre square of one that is nearly "
+        description="whole: the whole image as a rectangle, up to 3 to 1, or its centre square if it is nearly "
         "square; crop: the centre square always; squash: the whole image, out of proportion, for the branches of "
         "papers: `polygrain embed` and `search` crop"
     )
     per_class: PerClass
     places: int = Field(ge=2, le=70, description="places in each photograph of the task `patches`")
     stored: Annotated[str, StringConstraints(pattern=r"^(raw|(webp|jpeg)-([1-9][0-9]?|100))$")] = Field(
-        description="raw pixels; or jpeg-90, webp-75 and so on: coded in a quality of 1 to 100, with some loss, at a "
-        "tenth of the bytes or so, and decoded as they are read"
+        description="raw: pixels; jpeg-90, webp-75 and so on: compressed at a quality of 1 to 100, with some loss, to "
+        "about a tenth of the bytes"
     )
     listed_shares: list[schema.Share] = Field(
         max_length=100,
-        description="of `splits`: training images that a list beside train/ and val/ names, 1percent.txt for 0.01",
+        description="shares of the training images that lists of `splits` name; 0.01: 1percent.txt beside train/",
     )
     published_counts: bool = Field(description="stop where a public data set does not have its published counts")
 

@@ -25,7 +25,7 @@ from polygrain.store.image_table import open_train_features, read_tables
 
 
 class Params(schema.Section):
-    neighbours: schema.Count = Field(description="how many per image; all others where there are fewer")
+    neighbours: schema.Count = Field(description="number for each image; all other images where there are fewer")
     index: Index
     recall: Recall
 

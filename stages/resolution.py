@@ -3,8 +3,8 @@
 Reads   images, encoder
 Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
         and in a folder of its own, so that `features` follows the model alone: recall.csv, each side within the budget
-        with its cost, and on each task how often one view finds the other; and for `choice` what was seen to find that
-        out (selection/seen.py)
+        with its cost, and on each task how often one view finds the other; and for `choice` the embeddings of that
+        measurement (selection/seen.py)
 
 A network often retrieves better at larger inputs than those of its training (Touvron et al., "Fixing the train-test
 resolution discrepancy", 2019), and adapts best at the side at which it is used. Agreement with a careful look, part of
@@ -32,10 +32,10 @@ from polygrain.store.tables import write_csv
 
 class Params(schema.Section):
     scales: list[criterion.Scale] = Field(
-        max_length=20, description="sides that are tried, in sides of the encoder's own, which always is"
+        max_length=20, description="sides that are tried, as multiples of the encoder's own, which is always tried"
     )
     cost: float = Field(
-        ge=1, le=10_000, description="the most an embedding may cost, in passes of the encoder at its own side"
+        ge=1, le=10_000, description="highest cost of an embedding, in passes of the encoder at its own side"
     )
     errors: float = Field(
         ge=0, le=100, description="standard errors within which sides count as equal: the largest wins"

@@ -43,24 +43,23 @@ STRENGTH, NEIGHBOURS = 0.9, 20
 
 class Params(schema.Section):
     drawn: Literal["images", "cells"] = Field(
-        description="what a sample has: images, for training; or whole cells of images that lie together, in which "
-        "clusters are as small as among all"
+        description="images: the sample has single images, to train networks; cells: it has groups of images that lie "
+        "together, whose clusters are as small as among all images"
     )
     whitening: Literal["none", "half", "full", "smoothed"] = Field(
-        description="of the features before they are clustered; smoothed: half, those of a task smoothed by each "
-        "other before, which a sample is not"
+        description="of the features before they are clustered; smoothed: half-whitened, after the features of each "
+        "task were smoothed (not for a sample)"
     )
-    whitened_dim: schema.Width = Field(description="dimensions kept by it (fewer where the data allow fewer)")
+    whitened_dim: schema.Width = Field(description="dimensions that whitening keeps (fewer where the data allow fewer)")
     largest: int = Field(
         ge=1,
         le=100_000_000,
-        description="how many seeds to draw (fewer images: all): no k is larger; more for clusters by their size",
+        description="number of seeds to draw, or all images; no k may be larger; more are drawn for clusters by size",
     )
     sample: int | None = Field(
         ge=1,
         le=100_000_000,
-        description="clusters are sought among so many drawn images, and all images are then given to them; null: among"
-        " all",
+        description="number of drawn images that are clustered; the others join these clusters; null: all",
     )
 
     def fits(self, lists: Lists) -> None:

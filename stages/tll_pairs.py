@@ -32,7 +32,7 @@ TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right")])
 class Params(schema.Section):
     side: int = Field(ge=16, le=1024, description="side of the stored square images, pixels; the extractor's input")
     shape: Shape = Field(
-        description="what becomes the square: crop: the centre one; squash: the whole image, its proportions lost"
+        description="crop: the centre square of an image; squash: the whole image, its proportions lost"
     )
 
 

@@ -40,7 +40,7 @@ class Task(Section):
 
 
 class Teacher(Section):
-    """An encoder by whose eyes images are clustered; it says what `encoder` would."""
+    """A larger encoder whose embeddings are clustered; its values are those of `encoder`."""
 
     source: Literal["folder", "timm", "file", "installed"] = Field("folder", description="as encoder.source")
     path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
@@ -53,9 +53,11 @@ class Teacher(Section):
 
 
 class Pretraining(Section):
-    """One MPCL run: what sets it apart from the others of `mpcl`."""
+    """One MPCL run: the values in which the runs of `mpcl` differ."""
 
-    framework: Literal["moco_v2", "moco_v3", "barlow_twins"] = Field(description="its values stand in mpcl_encoder")
+    framework: Literal["moco_v2", "moco_v3", "barlow_twins"] = Field(
+        description="the method; its values are in mpcl_encoder"
+    )
     heads: int = Field(ge=1, le=64, description="projectors over the encoder")
     projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
     variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
@@ -80,11 +82,11 @@ class Study(Section):
 
 
 class SupervisedModel(Section):
-    """What true labels would give: one model that learns from them."""
+    """One model that learns from true labels."""
 
     on: Name = Field(description="a task, or `all` of them")
     how: Literal["full", "one", "many"] = Field(
-        description="what trains: all weights, one adaptor set, or a set for each granularity with their fusion"
+        description="full: all weights train; one: an adaptor set; many: a set for each granularity, with their fusion"
     )
 
 
@@ -145,30 +147,30 @@ class Lists(Section):
         description="where stages/ lies, seen from params.yaml"
     )
     versions: Text = Field(description="versions.yaml, seen from params.yaml: the libraries that stages depend on")
-    seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, save the embedded images")
+    seed: int = Field(ge=0, lt=2**31, description="of everything that is drawn, except the images of embedded tasks")
     tasks: dict[Name, Task] = Field(min_length=1, description="one retrieval task each")
     paths: dict[Name, Text] = Field(
         description="of each task's images, for embedded ones versions.yaml; in a profile: tasks.<name>.path"
     )
     granularities: dict[Granularity, str] = Field(
-        description="pseudo-labels each: k64 of 64 clusters, size4 of clusters of 4 images (k64: pseudo_labels/k64)"
+        description="of pseudo-labels: k64 has 64 clusters, size4 has clusters of 4 images (k64: pseudo_labels/k64)"
     )
     adaptors: dict[Granularity, str] = Field(
         description="granularities on which a network trains, one adaptor set each (k64: adaptor/k64)"
     )
     fusions: dict[Literal[tuple(FUSIONS)], str] = Field(  # type: ignore[valid-type]
-        description="what one model is made of, each with the folder its pairs come from (neighbour: refreshed_graph)"
+        description="ways to join adaptor sets, each with the folder of its pairs (neighbour: refreshed_graph)"
     )
     baselines: dict[Literal[tuple(BASELINES)], str] = Field(  # type: ignore[valid-type]
-        description="what one would try first, each with the folder it learns from (one_set: features)"
+        description="simpler methods to compare with, each with the folder it learns from (one_set: features)"
     )
     distillations: dict[Name, str] = Field(
-        description="what learns to give in one pass what its careful look gives: encoder, or a fusion"
+        description="models that learn to give in one pass the embedding of several: encoder, or a fusion"
     )
     teachers: dict[Name, Teacher] = Field(
-        description="encoders by whose eyes images are clustered; {}: by the encoder's own"
+        description="larger encoders, whose embeddings are clustered in place of the encoder's; {}: none"
     )
-    supervised_models: dict[Name, SupervisedModel] = Field(description="what true labels would give")
+    supervised_models: dict[Name, SupervisedModel] = Field(description="models that learn from true labels")
     models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
     mpcl_detections: dict[Name, Detection] = Field(description="detectors over pretrained encoders; {} leaves them out")
@@ -187,7 +189,7 @@ class Lists(Section):
 
     @model_validator(mode="after")
     def items_match(self) -> "Lists":
-        """What an item is about is there, each training has its own name, and something trains."""
+        """Whether all names that items use are known, each training has its own name, and a task trains."""
         trained = [name for name, task in self.tasks.items() if not task.unseen]
         for name in sorted(self.tasks.keys() ^ self.paths.keys()):
             raise ValueError(f"paths.{name} or tasks.{name} is missing: give both")

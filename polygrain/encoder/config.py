@@ -64,12 +64,12 @@ class Config(BaseModel):
     kwargs: Arguments = Field({}, description="further arguments of its constructor")
     size: Pixels = Field(description="side of the input, px")
     resize: Pixels = Field(
-        description="side of the square an image is brought to first, or the shorter side of a rectangle, px; less the "
-        "border around `size` it is the input"
+        description="side of the square, or shorter side of the rectangle, to which an image is scaled, px; its centre "
+        "of `size` is the input"
     )
     shape: Literal["crop", "whole"] = Field(
         "crop",
-        description="crop: of an image the centre square is seen; whole: all of it, where it is no square nearly",
+        description="crop: the input is the centre square; whole: the whole image, unless it is nearly square",
     )
     scaled: Pixels | None = Field(
         None, description="shorter side to which the input is scaled for the network, px; null: it is taken as it is"
@@ -81,7 +81,7 @@ class Config(BaseModel):
         ge=1,
         le=1000,
         strict=True,
-        description="how many outputs, the last one's and those of blocks before it, are the embedding, side by side",
+        description="outputs that stand side by side in the embedding: of the last block, and of blocks before it",
     )
     mean: tuple[Mean, Mean, Mean] = Field(description="of the input's channels, in 0..1")
     std: tuple[Deviation, Deviation, Deviation] = Field(description="of the input's channels, in 0..1")

@@ -24,7 +24,7 @@ class ClassifierSettings(AdamSettings):
 
     gamma: Factor = Field(description="scale of the cosines in the softmax")
     precision: device.Precision
-    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
+    augmentation: Augmentation = Field(description="of each image, drawn anew in each epoch")
 
 
 def build_optimizer(trained: nn.ModuleDict, params: AdamSettings) -> torch.optim.Adam:

@@ -39,13 +39,13 @@ class Pairs(Section):
 
     start_std: float = Field(gt=0, le=10, description="standard deviation of Q and K at the start")
     precision: device.Precision
-    augmentation: Augmentation = Field(description="what is drawn anew for each image in each epoch")
+    augmentation: Augmentation = Field(description="of each image, drawn anew in each epoch")
 
 
 class NeighbourPairs(Pairs):
     """Learning a fusion from pairs of an image and one of its nearest neighbours."""
 
-    neighbours: Count = Field(description="the partner is drawn from this many nearest ones")
+    neighbours: Count = Field(description="nearest images from which the partner is drawn")
     refresh: bool = Field(
         description="rebuild the graph before every epoch but the first; false keeps it (the static variant)"
     )

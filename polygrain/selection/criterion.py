@@ -47,9 +47,9 @@ class Reference(Section):
     """The encoder at its most careful."""
 
     scales: list[Scale] = Field(
-        min_length=1, max_length=20, description="sides of its inputs, in sides of the encoder's own"
+        min_length=1, max_length=20, description="sides of its inputs, as multiples of the encoder's own"
     )
-    mirrored: bool = Field(description="see the mirror image, too; false where left and right differ, as in text")
+    mirrored: bool = Field(description="also take the mirror image; false where left and right differ, as in text")
     blocks: int = Field(
         ge=1,
         le=1000,
@@ -62,13 +62,11 @@ class CriterionSettings(Section):
     """How candidates are compared without labels."""
 
     images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")
-    fewest: int = Field(
-        ge=2, le=1_000_000, description="a task with fewer training images cannot tell, and does not count"
-    )
-    trained: Augmentation = Field(description="what is drawn for two views as in training: adaptor.augmentation")
-    recoloured: Augmentation = Field(description="what is drawn for one of the two views unlike those of training")
-    coarse: float = Field(gt=0, lt=1, description="share of the side to which the other is reduced, and back")
-    neighbours: Count = Field(description="compared with those of the reference")
+    fewest: int = Field(ge=2, le=1_000_000, description="a task with fewer training images does not count")
+    trained: Augmentation = Field(description="augmentation of two views as in training: adaptor.augmentation")
+    recoloured: Augmentation = Field(description="augmentation of one of the two views unlike those of training")
+    coarse: float = Field(gt=0, lt=1, description="share of its side to which the other of these views is reduced")
+    neighbours: Count = Field(description="nearest images that are compared with the reference's")
 
 
 @dataclass(frozen=True)

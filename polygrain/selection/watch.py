@@ -17,10 +17,12 @@ class WatchSettings(Section):
     """What is measured after each epoch of training."""
 
     watch: Literal["criterion", "none"] = Field(
-        description="criterion: the best epoch by it is kept; none: nothing is measured, and the last epoch is kept"
+        description="criterion: the epoch with the highest one is kept; none: nothing is measured, and the last is kept"
     )
     watched: int = Field(
-        ge=2, le=1_000_000, description="images of each task on which the criterion is taken after each epoch, at most"
+        ge=2,
+        le=1_000_000,
+        description="images of each task, at most, on which the criterion is measured after each epoch",
     )
 
 

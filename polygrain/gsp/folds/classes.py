@@ -17,7 +17,7 @@ class Protocol(Section):
     `tuning`: one fold selects and is the result; test classes are not used.
     """
 
-    kind: Literal["fair", "conventional", "tuning"] = Field(description="which classes train, and which choose")
+    kind: Literal["fair", "conventional", "tuning"] = Field(description="classes that train, and classes that choose")
     folds: int = Field(ge=1, le=1000, description="class-disjoint parts of the training classes; 1 for `conventional`")
     chosen_by: Literal["map_at_r", "recall_at_1"] = Field(description="the validation score of the state that is kept")
 

@@ -26,7 +26,7 @@ class Stopping(Section):
     patience: Count = Field(description="validations without a gain before it stops")
     least_gain: float = Field(ge=0, lt=1, description="smallest rise of the validation score that counts; a fraction")
     plateau: Count | None = Field(description="validations without a gain before the rate falls; null: never")
-    factor: float = Field(gt=0, le=1, description="what the rate is multiplied with at a plateau")
+    factor: float = Field(gt=0, le=1, description="multiplies the rate at a plateau")
     longest: Steps = Field(description="steps at most")
 
 

@@ -23,7 +23,7 @@ class MocoV2Params(Section):
     projector: ProjectorParams = Field(description="the heads' projectors")
     optimizer: OptimizerParams = Field(description="of encoder and heads alike")
     queue: int = Field(ge=1, le=100_000_000, description="negatives of each head; a multiple of the batch")
-    temperature: Temperature = Field(description="what cosines are divided by in the softmax")
+    temperature: Temperature = Field(description="divides cosines in the softmax")
     momentum: float = Field(ge=0, lt=1, description="of the momentum copies: the share they keep in a step")
     norm_splits: int = Field(
         ge=1, le=1024, description="parts of the batch, each normalised alone; 2 or more for an encoder with batch norm"

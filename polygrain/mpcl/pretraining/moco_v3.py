@@ -24,7 +24,7 @@ class MocoV3Params(Section):
     projector: ProjectorParams = Field(description="the heads' projectors")
     optimizer: OptimizerParams = Field(description="of encoder and heads alike")
     predictor: Width = Field(description="hidden units of each head's predictor")
-    temperature: Temperature = Field(description="what cosines are divided by in the softmax")
+    temperature: Temperature = Field(description="divides cosines in the softmax")
     momentum: float = Field(
         ge=0, le=1, description="of the momentum copies at the start; a cosine leads to 1 at the end"
     )

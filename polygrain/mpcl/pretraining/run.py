@@ -31,7 +31,7 @@ class Plan(Section):
     epochs: Epochs = Field(description="epochs over the chosen images")
     batch: int = Field(ge=2, description="images, each in two views, over all devices together")
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
-    views: list[Annotated[Augmentation, Field(description="what is drawn for that view")]] = Field(
+    views: list[Annotated[Augmentation, Field(description="augmentation of this view")]] = Field(
         min_length=2, max_length=2, description="the first view of an image, and the second"
     )
     crop_ratio: Ratio

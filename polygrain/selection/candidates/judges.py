@@ -28,19 +28,17 @@ Neighbours = dict[str, Int[np.ndarray, "image neighbour"]]
 
 class Settings(schema.Section):
     criterion: CriterionSettings
-    reference: Reference = Field(description="whose neighbours should be kept")
+    reference: Reference = Field(description="with its nearest images a candidate's are compared")
     layer: Literal["clusters", "none"] = Field(description="the last layer: in closed form from clusters, or none")
-    blocks: int = Field(ge=1, le=1000, description="outputs side by side in front of it: the last block's, and before")
+    blocks: int = Field(ge=1, le=1000, description="outputs side by side in front of the layer: of the last blocks")
     dim: schema.Width | None = Field(
-        description="numbers of an embedding: of its first axes, zeros behind them where there are fewer; null: 256 "
-        "behind a layer from clusters, or those in front of it where they are fewer"
+        description="numbers of an embedding, the last of them zeros where it has fewer; null: 256 with a layer "
+        "from clusters, or as many as the layer's input has, if that is fewer"
     )
-    errors: float = Field(
-        ge=0, le=100, description="standard errors within which candidates count as equal: the gentlest wins"
-    )
+    errors: float = Field(ge=0, le=100, description="standard errors within which candidates count as equal")
     guard: float = Field(ge=0, le=100, description="standard errors by which no task may fall below the encoder")
     alike: dict[schema.Name, Annotated[int, Field(ge=2, le=1_000_000)]] = Field(
-        description="task: about how many images show the same thing; left out where that is not known"
+        description="for a task, about how many images show the same thing; leave it out where you do not know"
     )
 
 
