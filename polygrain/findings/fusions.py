@@ -14,7 +14,7 @@ from polygrain.store.tables import read_csv, read_parquet
 def rows(fusion: Path, evaluation: Path, names: Iterable[str], table: scores.Scores) -> list[dict[str, Any]]:
     """Per learned fusion {name, gain, query, key, entropy, turnover}, where it was measured.
 
-    gain: mean R-Precision less that of the average fusion, in points. query, key: how far they moved from their start,
+    gain: mean R-Precision minus that of the average fusion, in points. query, key: how far they moved from their start,
     in percent of it, mean over layers. entropy: of the weights in each layer, in percent of that of equal ones, mean
     over tasks. turnover: percent of neighbours that are new in each epoch; [] of a graph that is not rebuilt.
     """

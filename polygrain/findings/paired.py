@@ -32,7 +32,7 @@ class Paired(NamedTuple):
 
 
 def compare(before: Queries, after: Queries, others: Sequence[Queries] = (), seed: int = 0) -> dict[str, Paired]:
-    """R-Precision of `after` less `before` on each task, and on their `mean`; {} where no query was asked of both.
+    """R-Precision of `after` minus `before` on each task, and on their `mean`; {} where no query was asked of both.
 
     `others` could have been picked in the place of `after`, by the same queries.
     """

@@ -48,7 +48,7 @@ class Scores:
         return self.rows.get(row, {}).get(column, NOTHING)[metric]
 
     def differences(self, row: str, base: str, metric: str = "r_precision") -> dict[str, float]:
-        """`row` less `base`, in points, per column."""
+        """`row` minus `base`, in points, per column."""
         return {
             column: round(self.get(row, column, metric) - self.get(base, column, metric), 2) for column in self.columns
         }

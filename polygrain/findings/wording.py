@@ -21,19 +21,19 @@ class Title(NamedTuple):
 
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
-    "encoder": ("Frozen encoder", "what you start from"),
+    "encoder": ("Frozen encoder", "the model that you start from"),
     "resolution": ("Encoder at the chosen side", "a larger input, and nothing else"),
     "without_training": ("Without training", "the best form of the encoder: its input, and a last layer from clusters"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
-    "average": ("Average fusion", "one model, all adaptors alike"),
-    "augmentation": ("Augmentation fusion", "one model, attention from pairs of views"),
-    "neighbour": ("Neighbour fusion", "one model, attention from pairs of neighbours"),
-    "static": ("Static neighbour fusion", "the same with the encoder's own graph throughout"),
-    "supervised": ("Supervised fusion", "attention from true labels: not comparable"),
-    "one_set": ("One random set", "M+A_1: from pairs of views, no clustering"),
-    "many_sets": ("Random sets, fused", "M*(random): trained together from pairs of views"),
-    "closed_form": ("Closed form", "a linear layer by the pseudo-labels of all granularities"),
-    "distilled_encoder": ("Distilled encoder", "imitates in one pass what the encoder gives at larger inputs"),
+    "average": ("Average fusion", "one model: the mean of all adaptors"),
+    "augmentation": ("Augmentation fusion", "one model; its attention learns from pairs of views"),
+    "neighbour": ("Neighbour fusion", "one model; its attention learns from pairs of neighbours"),
+    "static": ("Static neighbour fusion", "the same, with neighbours of the encoder in every epoch"),
+    "supervised": ("Supervised fusion", "its attention learns from true labels: not comparable"),
+    "one_set": ("One random set", "M+A_1: learns from pairs of views, without clusters"),
+    "many_sets": ("Random sets, fused", "M*(random): trained together on pairs of views"),
+    "closed_form": ("Closed form", "a linear layer from the pseudo-labels of all granularities"),
+    "distilled_encoder": ("Distilled encoder", "gives in one pass nearly the encoder's embedding at larger inputs"),
     "recommended": ("Recommended model", "chosen without labels"),
 }
 
@@ -55,10 +55,13 @@ def title_of(row: str) -> Title:
         taught = title_of(model.removeprefix(scores.DISTILLED)).name
         name, about = (
             f"Distilled {taught[0].lower()}{taught[1:]}",
-            "imitates in one pass what it gives at larger inputs",
+            "gives in one pass nearly its embedding at larger inputs",
         )
     elif model.startswith(scores.TEACHER):
-        name, about = (f"Teacher {model.removeprefix(scores.TEACHER)}", "by its eyes the images are clustered")
+        name, about = (
+            f"Teacher {model.removeprefix(scores.TEACHER)}",
+            "a larger encoder, whose embeddings are clustered",
+        )
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)
@@ -68,13 +71,13 @@ def form_of(candidate: CandidateRow) -> str:
     """A candidate of the choice in words: model, input, blocks and last layer."""
     words = [title_of(candidate.model).name]
     if candidate.scale != 1:
-        words.append(f"its input {candidate.scale:g} times as wide")
+        words.append(f"input of {candidate.scale:g} times the side")
     if candidate.blocks != 1:
-        words.append(f"what its last {candidate.blocks} blocks give side by side")
+        words.append(f"outputs of its last {candidate.blocks} blocks side by side")
     if candidate.layer == "clusters":
-        words.append(f"behind it a layer of {candidate.dim} numbers from clusters")
+        words.append(f"a last layer of {candidate.dim} numbers from clusters")
     elif candidate.layer == "own":
-        words.append("with the last layer it learnt")
+        words.append("the last layer that it learnt")
     return ", ".join(words)
 
 
@@ -89,7 +92,7 @@ WORDS = {
 
 
 def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:
-    """The rows of highest R-Precision of each column as shown; less the oracle and the `bounds`, which saw labels."""
+    """The rows of highest R-Precision of each column as shown, but the oracle and `bounds`, which saw labels."""
     comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
     best = {}
     for column in table.columns:
