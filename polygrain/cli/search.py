@@ -123,9 +123,14 @@ def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path
     from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side
     from polygrain.collection.maker import Maker
 
-    sides = [Side("model", str(collection.maker), collection, smooth, min(k or SHOWN, MOST_SHOWN))]
+    def name_of(maker: Maker) -> str:
+        is_choice = maker.folder and (maker.folder / "choice.json").exists()
+        return "recommended model" if is_choice else (maker.home or Path("model")).resolve().name
+
+    sides = [Side(name_of(collection.maker), str(collection.maker), collection, smooth, min(k or SHOWN, MOST_SHOWN))]
     if beside:
-        sides.insert(0, Side(beside.name, str(beside), collection.by(Maker(beside), smooth=True), smooth))
+        other = Maker(beside)
+        sides.insert(0, Side(name_of(other), str(beside), collection.by(other, smooth=True), smooth))
     elif encoder := collection.maker.encoder():
         # Centred, as the model's rows are.
         sides.insert(0, Side("encoder", "alone, with the model's input", collection.by(encoder), smooth))

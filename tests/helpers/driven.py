@@ -180,7 +180,8 @@ def reaching_out(browser: Driven) -> list[str]:
         for (const one of document.querySelectorAll("details")) one.open = true;
         const name = ({ tagName, textContent }) => `${tagName} ${textContent.trim().slice(0, 40)}`;
         return [...document.querySelectorAll("body *")].filter((one) => {
-            if (one.parentElement.closest(".scroll")) return false;
+            for (let over = one.parentElement; over; over = over.parentElement)
+                if (/auto|scroll/.test(getComputedStyle(over).overflowX)) return false;
             const inner = one.getBoundingClientRect();
             const outer = (one.parentElement.closest("section") ?? document.documentElement).getBoundingClientRect();
             return inner.width && (inner.left < outer.left - 1 || inner.right > outer.right + 1);

@@ -3,7 +3,9 @@
 
 const $ = (id) => document.getElementById(id);
 const state = { about: null, row: null, file: null, box: null, task: null, text: "", place: 0, alike: false, above: null, start: 0, asking: 0, picked: new Map() };
-const BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 340;
+const BROWSED = 60, MOST_CHIPS = 7, LEAST_DRAG = 6, TALLEST = 1.25;
+
+const counted = (number, one) => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;
 
 // Names are text, whatever they hold: nothing here is ever read as HTML.
 function make(kind, attributes = {}, ...inside) {
@@ -61,8 +63,8 @@ function side(name, what, hits, ranked = false, others = null, folder = null, ma
   const isOnly = (hit) => others !== null && !others.has(hit.row), isAlike = (hit) => hit.folder === folder;
   const [only, alike] = [isOnly, isAlike].map((test) => hits.filter(test).length);
   const title = make("h3", {}, name, make("span", { className: ranked ? "detail" : "", textContent: what, title: what }));
-  const said = [mates && (mates < hits.length ? `${alike} of its ${mates}` : `${alike} of ${hits.length} from its folder`), only && `${only} only here`].filter(Boolean);
-  title.append(make("em", { textContent: said.join(" · ") }));
+  const said = mates ? [mates < hits.length ? `✓ ${alike} of ${counted(mates, "other")} of its folder` : `✓ ${alike} of ${hits.length} from its folder`] : [];
+  title.append(make("em", {}, ...said, ...(only ? [said.length ? " · " : "", make("i"), ` ${only} only here`] : [])));
   const tiles = make("div", { className: "tiles" }, ...hits.map((hit, i) => tile(hit, isOnly(hit), isAlike(hit), ranked && i + 1)));
   return make("section", { className: "side" }, title, tiles);
 }
@@ -72,9 +74,9 @@ function browse() {
     const words = { ...filters(), start: state.start, count: BROWSED };
     const found = await (await ask("sample", words)).json();
     if (!isLast()) return;
-    $("sides").replaceChildren(side("Images", "click one to search for it", found.rows));
+    $("sides").replaceChildren(side("Images", "Click one to search for it.", found.rows));
     $("more").hidden = found.of <= found.rows.length;
-    say(found.of ? `${found.rows.length} of ${found.of.toLocaleString("en")} images` : "No image has such a name.");
+    say(found.of ? `${found.rows.length} of ${counted(found.of, "image")}` : "No image has such a name.");
   });
 }
 
@@ -116,16 +118,16 @@ function alike() {
     Object.assign($("above"), { min: found.least, value: found.above });
     $("cosine").textContent = found.above.toFixed(3);
     const pairs = found.duplicate.rows.map((pair) => make("div", { className: "pair" }, held(pair, pair.image, pair.other), held(pair, pair.other, pair.image), make("b", { textContent: pair.cosine.toFixed(3) })));
-    const title = make("h3", {}, "Near-duplicates", make("span", { textContent: "the cosine below each pair; tick what you want in a list" }));
-    const none = make("p", { className: "soft", textContent: found.closest === null ? "There is one image only." : `No two images are that alike; the closest two have ${found.closest.toFixed(3)}.` });
+    const title = make("h3", {}, "Near-duplicates", make("span", { textContent: "Below each pair is its cosine. Tick the images for a list." }));
+    const none = make("p", { className: "soft", textContent: found.closest === null ? "There is one image only." : `No two images are that alike; the closest two have a cosine of ${found.closest.toFixed(3)}.` });
     const sections = [make("section", { className: "side" }, title, pairs.length ? make("div", { className: "tiles pairs" }, ...pairs) : none)];
-    if (found.odd.of) sections.push(side("Like no other", "no image has it among its own nearest", found.odd.rows.map((odd) => odd.image)));
+    if (found.odd.of) sections.push(side("Like no other", "No other image has one of these among its nearest.", found.odd.rows.map((odd) => odd.image)));
     $("sides").replaceChildren(...sections);
     $("more").hidden = true;
     $("second").hidden = !pairs.length;
     offer();
-    const count = ({ rows, of }) => (rows.length < of ? `${rows.length} of ${of.toLocaleString("en")}` : of);
-    say(`Pairs from a cosine of ${found.above.toFixed(3)}: ${count(found.duplicate)}; odd images: ${count(found.odd)}`);
+    const listed = ({ rows, of }, one) => (rows.length < of ? `${rows.length} of ${counted(of, one)}` : counted(of, one));
+    say(`${listed(found.duplicate, "pair")} with a cosine of ${found.above.toFixed(3)} or more; ${listed(found.odd, "image")} like no other`);
   });
 }
 
@@ -141,7 +143,7 @@ function search() {
     $("sides").replaceChildren(...(isBlind ? unnamed(sides) : sides));
     $("more").hidden = true;
     if (found.asked) $("name").textContent = found.asked.path;
-    say(`The nearest of ${found.of.toLocaleString("en")} images`);
+    say(`The nearest of ${counted(found.of, "image")}`);
     $("status").append(make("span", { className: "detail", textContent: `, in ${Math.round(found.ms)} ms` }));
   });
 }
@@ -162,9 +164,9 @@ function unnamed(sides) {
 async function judge() {
   const { place } = state, { shares, asked, nearest } = await (await ask("right", { place })).json();
   if (place !== state.place) return;
-  const all = state.about.count, whose = asked < all ? `${asked.toLocaleString("en")} drawn images` : "all images";
-  const sides = shares.map((share, i) => `${state.about.sides[i].name} ${(100 * share).toFixed(1)} %`);
-  $("right").textContent = sides.length ? `Of the ${nearest} nearest to each of ${whose}, from its own folder: ${sides.join(", ")}` : "";
+  const whose = `${asked < state.about.count ? "" : "all "}${counted(asked, "image")}`;
+  const sides = shares.map((share, i) => `${(100 * share).toFixed(1)} % (${state.about.sides[i].name})`);
+  $("right").textContent = sides.length ? `Of an image's ${nearest} nearest, ${sides.join(" and ")} are from its own folder. Mean over ${whose}.` : "";
 }
 
 // The slider: what is left of it is more alike. The mark is at the place that every search begins with.
@@ -209,6 +211,8 @@ function refresh(fresh) {
   $("blind-label").hidden = !isQuery() || state.about.sides.length < 2;
   for (const id of ["tasks", "text-label"]) $(id).hidden = state.alike;
   $("twins").hidden = !state.alike;
+  document.body.classList.toggle("alike", state.alike);
+  document.body.classList.toggle("asking", isQuery());
   $("right").hidden = state.alike;
   $("slider").hidden = state.alike || lastSide().settings.length < 2;
   $("uncrop").hidden = !state.box;
@@ -303,19 +307,19 @@ function tasks() {
     select.addEventListener("change", () => choose(select.selectedIndex ? all[select.selectedIndex - 1].name : null));
     return $("tasks").append(select);
   }
-  const chip = (value, task, text, count) => {
+  const chip = (value, task, text, count, unit = "") => {
     const input = make("input", { type: "radio", name: "task", value, checked: task === null });
     if (task !== null) input.dataset.task = task;
     input.addEventListener("change", () => choose(task));
-    return make("label", {}, input, make("span", {}, text, " ", make("small", { textContent: count.toLocaleString("en") })));
+    return make("label", {}, input, make("span", {}, text, " ", make("small", { textContent: count.toLocaleString("en") + unit })));
   };
-  $("tasks").append(chip("all", null, "All", state.about.count), ...all.map((task) => chip("one", task.name, named(task), task.count)));
+  $("tasks").append(chip("all", null, "All", state.about.count, " images"), ...all.map((task) => chip("one", task.name, named(task), task.count)));
 }
 
 // As large as its place allows, so that regions of small images can be drawn, too.
 function fit() {
   const ratio = $("asked").naturalWidth / $("asked").naturalHeight;
-  $("asked").style.width = `${Math.min($("stage").clientWidth, TALLEST * ratio)}px`;
+  $("asked").style.width = `${$("stage").clientWidth * Math.min(1, TALLEST * ratio)}px`;
 }
 
 function wire() {
@@ -372,8 +376,7 @@ function wire() {
 async function begin() {
   state.about = await (await ask("about", {})).json();
   const { folder, count } = state.about;
-  $("folder").append(make("bdi", { textContent: `${count.toLocaleString("en")} images in ${folder}` }));
-  $("folder").title = folder;
+  $("folder").append(`${counted(count, "image")} in ${folder}`);
   $("details").checked = $("blind").checked = false;
   $("place").max = lastSide().settings.length - 1;
   turn(lastSide().start);

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from polygrain import Collection
 from polygrain.app.page import server
 from polygrain.app.page.app import build
-from polygrain.cli.search import shown
+from polygrain.cli.search import shown, sides_of
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.encoder.digest import digest
@@ -51,6 +51,20 @@ def test_search__first_bytes_tell_a_table(fused: Path, photos: Path, monkeypatch
     Collection.of(photos, fused, file=photos / "e.parquet")
     (photos / "e.parquet").rename(photos / "embeddings")
     assert run(monkeypatch, "search", photos / "dots/class2/1.png", "--in", photos / "embeddings") == 0
+
+
+def test_sides_of__a_model_has_its_own_name_but_the_one_that_is_recommended(
+    fused: Path, shared_photos: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(fused, tmp_path / "mine")
+    collection = Collection.of(shared_photos, model, file=tmp_path / "e.parquet", smooth=False)
+
+    def names(beside: Path | None = None) -> list[str]:
+        return [side.name for side in sides_of(collection, None, True, beside)]
+
+    assert names() == ["encoder", "mine"] and names(fused) == ["fused", "mine"]
+    (model / "choice.json").touch()
+    assert names() == ["encoder", "recommended model"]
 
 
 def write_smoothed(file: Path, fused: Path, photos: Path) -> Path:

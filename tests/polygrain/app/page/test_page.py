@@ -100,7 +100,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         # Near-duplicates: pairs, each a way to a search; Back leads there again.
         browser.click("#alike")
         browser.until("document.querySelectorAll('.pair').length > 0")
-        assert status(browser).startswith("Pairs from a cosine of 0.950: ")
+        assert status(browser).partition(" with ")[2].startswith("a cosine of 0.950 or more; ")
 
         # Ticked images become a list; another cosine gives other pairs.
         browser.click(".pair .pick")
@@ -110,7 +110,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
             first
         )
         slide(browser, "#above", 1)
-        assert "the closest two have 0." in browser.value("document.querySelector('.side p').textContent")
+        assert "the closest two have a cosine of 0." in browser.value("document.querySelector('.side p').textContent")
         slide(browser, "#above", 0.95)
         browser.click(".pair .tile")
         browser.until(QUERIED)
@@ -128,10 +128,10 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert browser.value("document.querySelectorAll('.side:first-child .alike').length") == 11
         ranks = browser.value("[...document.querySelectorAll('.side:last-child .rank')].map(s => s.textContent)")
         assert ranks == [*map(str, range(1, 24))]
-        browser.until("document.querySelector('#right').textContent.startsWith('Of the 10 nearest to each of all ')")
+        browser.until("document.querySelector('#right').textContent.startsWith('Of an image\\'s 10 nearest, ')")
         assert browser.value("document.querySelector('#slider').hidden")  # one way only to compare so few
         assert browser.value("document.querySelector('.side h3').textContent").startswith("encoder")
-        assert "11 of its 11" in browser.value("document.querySelector('.side h3').innerText")
+        assert "✓ 11 of 11 others" in browser.value("document.querySelector('.side h3').innerText")
 
         # Without the names nothing tells the sides apart, until a click.
         browser.click("#blind")
@@ -139,7 +139,7 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert not browser.value("document.querySelectorAll('.side h3 span, .side .only').length")
         browser.click(".side:last-child .reveal")
         titles = browser.value("[...document.querySelectorAll('.side h3')].map(h => h.textContent)")
-        assert sorted(title[:5] for title in titles) == ["encod", "model"]
+        assert sorted(title[:5] for title in titles) == ["encod", "fused"]
         browser.click("#blind")
         browser.until("document.querySelector('.side h3').textContent.startsWith('encoder')")
 
@@ -200,6 +200,22 @@ def test_page__click_filter_crop_drop_and_keys(address: str, photos: Path, tmp_p
         assert browser.value("document.querySelectorAll('.tile').length") == 0
         # The server's answers to what is no image are the only complaints.
         assert {re.sub(r".*(status of \d+).*", r"\1", one) for one in browser.complaints()} <= {"status of 422"}
+
+
+def test_page__on_a_phone_the_sides_stand_beside_each_other_below_the_query(address: str, photos: Path) -> None:
+    with at(address, driven.PHONE) as browser:
+        browser.until("document.querySelectorAll('.tile').length == 24")
+        assert driven.reaching_out(browser) == []
+        browser.click(".tile")
+        browser.until(QUERIED)
+        browser.until(IDLE)
+        assert driven.reaching_out(browser) == []
+        first = "[...document.querySelectorAll('.side .tile:first-child img')]"
+        left, right = browser.value(f"{first}.map(one => one.getBoundingClientRect().bottom)")
+        assert left == right < driven.PHONE[1] and browser.value("scrollY") == 0
+        browser.value("location.hash = '#alike'")
+        browser.until("document.querySelectorAll('.pair').length > 0")
+        assert driven.reaching_out(browser) == []
 
 
 def test_page__is_closed_without_its_secret(address: str) -> None:
