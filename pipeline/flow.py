@@ -84,7 +84,7 @@ class Run:
             progress.add(line)
 
         log.info("why: %s", stage.why)
-        show(Pending(name="Waiting", message=f"until one of {self.jobs} jobs is free, and the GPUs that it asks for"))
+        show(Pending(name="Waiting", message=f"until a job is free, of {self.jobs}, and the GPUs that it asks for"))
         try:
             # The GPU first: a stage that waits for one must not take the job of one that needs none.
             with gpus.lent({} if self.on_worker else stage.meta, self.stopping) as shown, self.free:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import dvc_api, graph, project
+from polygrain.compute.counted import counted
 from polygrain.config import compose, lists, remotes
 from polygrain.config.compose import read_params
 from polygrain.config.graph import items_of, value_of
@@ -88,7 +89,7 @@ def check(file: Path, inputs: bool = True, keep: bool = False, values: dict[str,
         if source := compose.source(file.parent):
             beside = f" (composed: change {source})"
             wrong = [re.sub(r"^paths\.([\w-]+)", r"tasks.\1.path", line) for line in wrong]  # as written there
-        raise ValueError("\n  ".join([f"{file}{beside} has {len(wrong)} wrong value(s):", *wrong]))
+        raise ValueError("\n  ".join([f"{file}{beside} has {counted(len(wrong), 'wrong value')}:", *wrong]))
     if keep:
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(checked)

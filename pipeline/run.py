@@ -12,6 +12,7 @@ from threading import Event
 
 from pipeline import dvc_api, graph, process_group, project, stage_server
 from pipeline.prepare import composed
+from polygrain.compute.counted import counted
 from polygrain.encoder.kept import keeping
 from polygrain.findings.headline import spoken
 
@@ -38,7 +39,7 @@ def main(profile: str | None = None, stages: list[str] | None = None, dry: bool 
     folder, texts = composed(profile, write=not dry)
     loaded = graph.load(folder, stages or (), texts if dry else {})
     todo = graph.to_do(loaded)
-    lines = [f"{len(todo)} of {len(loaded)} stages to do", *(f"  {line}" for line in graph.by_cause(todo))]
+    lines = [f"{len(todo)} of {counted(len(loaded), 'stage')} to do", *(f"  {line}" for line in graph.by_cause(todo))]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
     if dry:

@@ -10,12 +10,13 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline import dvc_api, graph, project
+from polygrain.compute.counted import counted
 from polygrain.config import compose
 
 REMOTE = "team"
@@ -100,7 +101,11 @@ def push(folder: Path, url: str | None) -> str:
     tracked = [stage.name for stage in stages if stage.name.endswith(".dvc")]
     dvc(folder, "push", "--run-cache", "--remote", remote, "dvc.yaml", *tracked, umask=share_with_group(folder, remote))
     after = f"\nNot up to date, so not all of it is shared: {', '.join(stale)}" if stale else ""
-    return f"The results of {len(stages) - len(stale)} of {len(stages)} stages are on the remote {remote!r}.{after}"
+    return f"The results of {len(stages) - len(stale)} {of_all(stages)} on the remote {remote!r}.{after}"
+
+
+def of_all(stages: Sequence[graph.Stage]) -> str:
+    return f"of {counted(len(stages), 'stage')} {'is' if len(stages) == 1 else 'are'}"
 
 
 def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
@@ -113,8 +118,9 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     stages = graph.load(folder, targets)
     left = restore(folder, [stage.name for stage in graph.to_do(stages)], remote, or_recorded=True)
     if not left:
-        return f"All {len(stages)} stages are up to date: there is nothing to run."
-    told = [f"{len(stages) - len(left)} of {len(stages)} stages are up to date."]
+        whole = f"All {len(stages)} stages are" if len(stages) > 1 else "The only stage is"
+        return f"{whole} up to date: there is nothing to run."
+    told = [f"{len(stages) - len(left)} {of_all(stages)} up to date."]
     if gone := dict.fromkeys(path for _, paths in left.values() for path in paths):
         told.append(f"Not here, though stages read it: {', '.join(gone)}.")
     if named := [name for name, (is_named, _) in left.items() if is_named]:

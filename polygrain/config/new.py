@@ -19,7 +19,7 @@ from polygrain.sources.look import Sizes, sizes_of
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
     "smoothing: with care. Do you search the same product, of 3 to 10 images each, or the same kind, of hundreds? Say "
-    "it, and it fits: --alike 6, or --alike 300"
+    "it, and it fits: --alike 6, or --alike 300, or choice.alike in values.yaml"
 )
 # Granularities on which networks train, if they are to.
 TRAINED = ("size2", "size8", "size24")
@@ -41,11 +41,11 @@ class Settings(NamedTuple):
 
 
 class Suited(NamedTuple):
-    """What suits the images, once they are known: settings, teachers, and what to tell of both, a line each."""
+    """What suits the images, once they are known: settings, teachers, and what to tell of both, in one line."""
 
     settings: Settings = Settings()
     teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-    why: Sequence[str] = ()
+    cost: str = ""
     better: str = ""
     """of the section `report`"""
 
@@ -140,9 +140,9 @@ def create(
     granularities = sizes(train_images)
     trained = [name for name in TRAINED if name in granularities] if train else []
     if train and not trained:
-        raise ValueError(f"{train_images} images to train on are too few: give 4 or more")
+        raise ValueError(f"there are too few images to train on, {train_images}: give 4 or more")
     if train_images < 2:
-        raise ValueError(f"{train_images} images to train on are too few: give 2 or more")
+        raise ValueError(f"there are too few images to train on, {train_images}: give 2 or more")
     count = sum(sum(task.classes.values()) for task in tasks.values())
     looks = {task: look(folder) for task, folder in tasks.items()}
     suited = suit(count, train_images, len(tasks), len(trained), sizes_of(looks.values()))
@@ -158,19 +158,15 @@ def create(
     except BaseException:
         shutil.rmtree(profile)
         raise
-    lines = [f"{task}: {folder.describe()}" for task, folder in tasks.items()]
-    lines += [f"{task}: {line}" for task, folder in tasks.items() for line in folder.unmeasured()]
-    if granularities:
-        counts = ", ".join(name.removeprefix("size") for name in granularities)
-        lines.append(f"granularities: clusters of {counts} images, of about {train_images} training images")
-    if trained:
-        lines.append(f"networks train on {', '.join(trained)}")
-    else:
-        lines.append("no network trains: the clusters give the last layer in closed form")
-    if not alike:
-        lines.append(QUESTION)
-    lines += [*suited.why, *(f"{task}: {line}" for task, seen in looks.items() for line in seen.lines)]
-    return [*lines, f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}"]
+    told = {task: [*looks[task].lines, *folder.unmeasured()] for task, folder in tasks.items()}
+    lines = [
+        "; ".join(f"{task}: {folder.describe()}" for task, folder in tasks.items()),
+        "; ".join(f"{task}: {'; '.join(words)}" for task, words in told.items() if words),
+        suited.cost,
+        "" if alike else QUESTION,
+        f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}",
+    ]
+    return [*filter(None, lines)]
 
 
 def free(root: Path, name: str) -> Path:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polygrain.compute.counted import counted
 from polygrain.sources import archive
 from polygrain.sources.decode import reading, sides_of
 from polygrain.sources.streams.entry import Entry
@@ -90,11 +91,11 @@ def judged(facts: Iterable[Fact], total: int) -> Look:
         else:
             first[key] = class_name
             kept.append(sides)
+    unopened = total - opened
     wide = sum(longer > SQUARISH * shorter for shorter, longer in kept)
     lines = {
-        f"{wide} of {opened} images are longer than {SQUARISH} to 1, and cost more time": wide,
-        f"{len(shared)} pictures are in two classes: each counts in the first of them only": shared,
-        f"{total - opened} images were not opened: only the run tells which are damaged, copied or wide": total
-        - opened,
+        f"{wide} of {counted(opened, 'image')} longer than {SQUARISH} to 1, at more cost": wide,
+        f"{counted(len(shared), 'picture')} in two classes, counted in the first of them only": shared,
+        f"{counted(unopened, 'image')} not opened, so only the run tells if damaged, copied or wide": unopened,
     }
     return Look(left_out, [line for line, count in lines.items() if count], kept)

@@ -167,7 +167,7 @@ def test_run__in_the_folder_of_a_profile_means_that_profile(listed, monkeypatch)
     (listed / "profiles/mine/data").mkdir()
     for folder, stages in {"profiles/mine": 1, "profiles/mine/data": 1}.items():
         monkeypatch.chdir(listed / folder)
-        assert f"{stages} of {stages} stages to do" in CliRunner().invoke(app, ["run", "--dry"]).output
+        assert f"{stages} of {stages} stage" in CliRunner().invoke(app, ["run", "--dry"]).output
     monkeypatch.chdir(listed)
     dry = ["run", "--dry"]
     assert "only profile here, --profile mine" in (said := CliRunner().invoke(app, dry).output) and "1 of 1" in said
@@ -184,7 +184,7 @@ def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(list
     toy.polygrain(listed, "run", *words[:2])
     toy.polygrain(listed, "share", *words)
     clone = toy.clone(listed, "fetched")
-    assert "All 1 stages are up to date" in toy.polygrain(clone, "fetch", *words)
+    assert "The only stage is up to date" in toy.polygrain(clone, "fetch", *words)
     assert (clone / "profiles/mine/data/choice/text").exists()
 
     toy.commit(listed)
@@ -194,7 +194,7 @@ def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(list
     toy.run(profile, "dvc", "pull", "dvc.yaml")  # the root's own graph has never run
     assert toy.run(profile, "dvc", "status", "dvc.yaml") == "Data and pipelines are up to date.\n"
     assert "Running stage" not in toy.run(profile, "dvc", "repro")
-    assert toy.polygrain(clone, "run", "--profile", "mine").startswith("0 of 1 stages to do\n")
+    assert toy.polygrain(clone, "run", "--profile", "mine").startswith("0 of 1 stage to do\n")
     assert [path.name for path in (profile / "data").iterdir()] == ["choice"]
 
 
@@ -218,7 +218,7 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch, capsys):
 
     before = state()
     assert run.main("mine", dry=True) == run.main(None, dry=True) == 0
-    assert "1 of 1 stages to do\n  never run here: choice" in capsys.readouterr().out
+    assert "1 of 1 stage to do\n  never run here: choice" in capsys.readouterr().out
     assert state() == before and "4194305" in used.read_text()
 
 
@@ -228,7 +228,7 @@ def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch,
     (listed / "profiles/paper/family.yaml").write_text("printed: {teachers: {}}\n")
     monkeypatch.chdir(listed)
     assert run.main("printed", dry=True) == 0 and not (listed / "profiles/printed").exists()
-    assert "1 of 1 stages to do\n  never run here: choice" in capsys.readouterr().out
+    assert "1 of 1 stage to do\n  never run here: choice" in capsys.readouterr().out
     profile = listed / "profiles/mine"
     ready("mine")
     toy.run(profile, "dvc", "repro", "-q")

@@ -86,6 +86,6 @@ def test_main__ends_with_the_result_and_its_report(tmp_path, monkeypatch, capsys
     assert last in output.splitlines() and "Running stage 'report'" in output
     assert not any(hint in output for hint in ("is empty", "git add", "autostage", "dvc push", "lock file"))
     monkeypatch.chdir(folder)
-    for stages, end in ((None, last), (["source"], "0 of 1 stages to do")):
+    for stages, end in ((None, last), (["source"], "0 of 1 stage to do")):
         assert run.main(stages=stages) == 0
         assert capsys.readouterr().out.splitlines()[-1] == end

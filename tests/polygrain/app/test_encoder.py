@@ -28,10 +28,10 @@ def test_choose__the_shipped_one_is_as_its_folder_says():
 def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, is_installed, expected):
     monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth") if is_installed else None)
     monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
-    settings, lines = choose(Request())
+    settings, words = choose(Request())
     assert (settings.side, settings.stored, settings.cost) == expected
     assert settings.encoder.get("source") == ("installed" if is_installed else None)
-    assert is_installed or encoder.SHIPPED in lines[0]
+    assert is_installed or encoder.SHIPPED in words
     if is_installed:
         assert choose(Request(side=64))[0].side == 64
     else:
@@ -69,15 +69,15 @@ def test_choose__the_side_that_is_named_whatever_the_images_have():
     ],
 )
 def test_choose__published_weights_by_name(name, side, written, values):
-    settings, lines = choose(Request(name, side=side))
+    settings, words = choose(Request(name, side=side))
     assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
     assert (settings.side, settings.stored, settings.cost) == values
-    assert f"{written}, which timm fetches once; " in lines[0] and lines[1].startswith(f"input: {values[0]} px")
+    assert words == f"{written} at {values[0]} px, which timm fetches once"
 
 
 def test_choose__a_checkpoint_with_its_classifier(checkpoint):
     request = Request(str(checkpoint), "mobilenetv2_035", 32, [0.5] * 3, [0.5] * 3, {"pad_type": "same"})
-    settings, lines = choose(request)
+    settings, words = choose(request)
     assert settings.encoder == {
         "source": "file",
         "path": str(checkpoint),
@@ -87,16 +87,16 @@ def test_choose__a_checkpoint_with_its_classifier(checkpoint):
         "mean": [0.5] * 3,
         "std": [0.5] * 3,
     }
-    assert "the pooled map, 1,280 numbers" in lines[0] and lines[1].endswith("std 0.5 0.5 0.5, as you said")
+    assert words.endswith("with mean 0.5 0.5 0.5 and std 0.5 0.5 0.5, as you said")
 
 
 def test_choose__a_folder_of_timm_s_hub(tmp_path, checkpoint):
     (tmp_path / "model.safetensors").write_bytes(checkpoint.read_bytes())
     trained = {"input_size": [3, 224, 224], "mean": [0.1] * 3, "std": [0.2] * 3, "classifier": "classifier"}
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": trained}))
-    settings, lines = choose(Request(str(tmp_path), side=32))
+    settings, words = choose(Request(str(tmp_path), side=32))
     assert settings.encoder == {"source": "folder", "path": str(tmp_path), "side": 32}
-    assert lines[1] == "input: 32 px (trained at 224); mean 0.1 0.1 0.1, std 0.2 0.2 0.2, as its weights were trained"
+    assert f" at 32 px, of {tmp_path}, with mean 0.1 0.1 0.1 and std 0.2 0.2 0.2, as its weights were trained" in words
 
 
 def test_choose__a_name_of_the_hub_is_that_of_timm(checkpoint):
@@ -117,8 +117,7 @@ def test_teacher_of__a_model_folder_says_itself_what_it_sees():
 
 
 def test_choose__fewer_images_where_they_are_large():
-    settings, lines = choose(Request("resnet50", side=448))
-    assert settings.batches["adaptor"] == 16 and "adaptor 16, " in lines[3]
+    assert choose(Request("resnet50", side=448))[0].batches["adaptor"] == 16
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_embed__writes_the_file_and_says_so(
     assert run(monkeypatch, "embed", photos, "-o", output, "--model", fused) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{output}: 24 rows of 24 numbers, by model {digest(fused)}",
-        f"{tmp_path / 'e.rejected.csv'}: 1 entries that were left out, with the reasons",
+        f"{tmp_path / 'e.rejected.csv'}: 1 entry left out, with the reasons",
     ]
     assert len(pq.read_table(output)) == 24
 

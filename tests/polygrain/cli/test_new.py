@@ -31,23 +31,33 @@ def run(*words: str):
 def test_new__writes_a_profile_and_says_what_it_chose(project):
     done = run("mine", "--images", "photos", "--encoder", "resnet50", "--side", "64", "--train")
     assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
-    starts = (
-        "photos: 9 images",
-        "photos: 9 images train",
-        "granularities: ",
-        "networks train on ",
-        "smoothing: ",
-        "encoder: resnet50.a1_in1k, ",
-        "input: 64 px",
-        "images: ",
-        "batch",
+    found, lost, cost, smoothing, written = done.stdout.splitlines()
+    assert found == "photos: 9 images without labels, so not evaluated"
+    assert lost.startswith("photos: 9 images to train on, and the choice needs 50") and "--alike 6" in smoothing
+    assert re.fullmatch(
+        r"cost: about .* on this machine, by resnet50.a1_in1k at 64 px, .*; without --train, about .*", cost
     )
-    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
-    assert re.fullmatch(r"the run: about .* on this machine, about .* without training", lines[-2])
-    assert lines[-1] == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
+    assert written == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
     assert values["encoder"]["side"] == 64 and values["images"]["side"] == values["encoder"]["resize"] == 64
+
+
+@pytest.mark.parametrize("folders", [1, 3])
+def test_new__in_six_lines_at_most_and_numbers_of_one_are_right(project, folders):
+    words, sizes = [], [(8, 8), (8, 8), (80, 8)]
+    for number in range(folders):
+        for i, size in enumerate(sizes):
+            (project / f"f{number}/{i % 2}").mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", size, (i, number, 0)).save(project / f"f{number}/{i % 2}/{i}.png")
+        (project / f"f{number}/1/same.png").write_bytes((project / f"f{number}/0/0.png").read_bytes())
+        (project / f"f{number}/list.txt").touch()
+        words += ["--images", f"f{number}"]
+    done = run("mine", *words, "--encoder", "encoders/vit48")
+    assert done.exit_code == 0 and len(done.output.splitlines()) <= 6, done.output
+    lost = done.stdout.splitlines()[1]
+    assert "f0: 2 of 5 left out: 1 .txt, 1 copied; 1 of 4 images longer" in lost
+    assert "; 1 picture in two classes, counted in the first of them only" in lost
+    assert not re.search(r"\b1 \w+s\b", done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_search__a_table_for_each_query_and_a_folder_is_embedded_once(
         out, err = capsys.readouterr()
         assert out.splitlines()[:3] == [str(query), "rank   score  path", "   1   1.000  dots/class2/1.png"]
         assert len(out.splitlines()) == 8
-        assert f"1 entries of {photos} are left out" in err
+        assert f"1 entry of {photos} left out: " in err
         (file,) = cache.glob("*.parquet")
         times.add(file.stat().st_mtime_ns)
     assert len(times) == 1

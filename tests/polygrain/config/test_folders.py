@@ -30,22 +30,20 @@ def test_examine__counts_what_has_the_name_of_an_image(tmp_path):
     (raw / "a/notes.txt").write_text("x")
     found = examine(str(raw))
     assert (found.classes, found.train_images) == ({"a": 2, "b": 1}, 2)
-    assert found.describe() == "3 images (2 classes), about 2 of them to train on; classes: a, b"
+    assert found.describe() == "3 images of 2 classes (a, b), about 2 of them to train on"
     assert found.left_out == {".txt": 1, "hidden": 1, "image beside the class folders": 1}
     flat = examine(str(paint(tmp_path / "flat", "1.png", "2.png")))
     splits = examine(str(paint(tmp_path / "splits", "train/1.png", "test/2.png")))
-    assert splits.classes == {"": 2} and "; not taken for classes: test, train" in splits.describe()
-    assert (
-        flat.describe() == "2 images (unlabelled, so not evaluated), 2 of them to train on" and look(flat).lines == []
-    )
+    assert splits.classes == {"": 2} and ", not taken for classes: test, train" in splits.describe()
+    assert flat.describe() == "2 images without labels, so not evaluated" and look(flat).lines == []
 
 
 def test_unmeasured__says_what_too_few_images_leave_open():
     def words(**classes):
         return [line.split(",")[0] for line in Folder("folder", Path("x"), classes).unmeasured()]
 
-    assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images train"]
-    assert words(a=1, b=1) == ["no class has two images", "2 images train"]
+    assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images to train on"]
+    assert words(a=1, b=1) == ["no class has two images", "2 images to train on"]
 
 
 def test_examine__a_zip_holds_what_the_folder_in_it_holds(tmp_path):
@@ -80,8 +78,8 @@ def test_look__by_reason_and_what_costs_more(lossy, tmp_path, is_packed):
     assert found.classes == {"a": 13, "b": 14}
     assert look(found).lines == [
         "8 of 30 left out: 3 copied, 2 .psd, 2 damaged, 1 .txt",
-        "2 of 27 images are longer than 1.4 to 1, and cost more time",
-        "2 pictures are in two classes: each counts in the first of them only",
+        "2 of 27 images longer than 1.4 to 1, at more cost",
+        "2 pictures in two classes, counted in the first of them only",
     ]
 
 
@@ -89,8 +87,8 @@ def test_look__a_stream_is_opened_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(looking, "MOST_STREAMED", 9)
     members = [(f"{i}.png", streams.png(i % 8)) for i in range(12)]
     lines = look(examine(str(streams.tar(tmp_path / "x.tar", *members, ("x.psd", b"8BPS"))))).lines
-    assert lines[0] == "2 of 13 left out: 1 .psd, 1 copied" and lines[1].startswith("8 of 9 images are longer")
-    assert lines[2].startswith("3 images were not opened") and len(lines) == 3
+    assert lines[0] == "2 of 13 left out: 1 .psd, 1 copied" and lines[1].startswith("8 of 9 images longer")
+    assert lines[2].startswith("3 images not opened") and len(lines) == 3
 
 
 def test_examine__tars_and_parquet_files(tmp_path):

@@ -26,7 +26,7 @@ def test_look_at__some_of_many_and_large_files_are_not_read_whole(tmp_path: Path
         not left_out
         and sides[0] == (64, 90)
         and wide.startswith("4 of 4 images")
-        and unopened.startswith("6 images were not opened")
+        and unopened.startswith("6 images not opened")
     )
     assert look.look_at(tmp_path, {}) == ({}, [], [])
 
