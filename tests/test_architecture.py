@@ -25,7 +25,7 @@ SHARED = {
     "compute": (),
     "store": ("compute",),
     "sources": ("compute", "store"),
-    "config": ("sources", "store"),
+    "config": ("compute", "sources", "store"),
     "runner": ("compute", "config", "store"),
     "clustering": ("compute",),
     "retrieval": ("compute", "config"),

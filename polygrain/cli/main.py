@@ -57,7 +57,7 @@ def announced(command: Callable[..., None], begins: str) -> Callable[..., None]:
     return begun
 
 
-for command, begins in {
+BEGINNINGS: dict[Callable[..., None], str] = {
     new: "looking at {images}",
     **dict.fromkeys([run, flow, share, fetch], "reading the graph"),
     worker: "starting",
@@ -67,7 +67,8 @@ for command, begins in {
     **dict.fromkeys([model, export], "loading the model {folder}"),
     ui: "starting the pages",
     papers: "reading the profiles",
-}.items():
+}
+for command, begins in BEGINNINGS.items():
     app.command()(announced(command, begins))
 
 

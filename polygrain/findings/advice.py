@@ -96,14 +96,17 @@ def advise(
         ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
     }[best]
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
-    gains, means_of = dict[str, float](), [math.nan] * 4
+    gains = dict[str, float]()
+    before = after = first_before = first_after = math.nan
     if is_measured:
         found = table.differences(row, ENCODER)
         gains = {task: found[task] for task in table.tasks if task in found}
         measures = ("r_precision", "recall_at_1")
-        means_of = [table.get(name, scores.MEAN, measure) for measure in measures for name in (ENCODER, row)]
+        before, after, first_before, first_after = (
+            table.get(name, scores.MEAN, measure) for measure in measures for name in (ENCODER, row)
+        )
     typed = shlex.quote(os.path.relpath(place, root))
-    return Advice(use, why, typed, rows, row, smooths, *means_of, gains, table.queries)
+    return Advice(use, why, typed, rows, row, smooths, before, after, first_before, first_after, gains, table.queries)
 
 
 def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str]) -> tuple[bool, list[str]]:
