@@ -56,7 +56,6 @@ Content = dict[str, Any]  # of the template
 History = list[dict[str, int | float]]
 COPIES = "duplicate of ", "same picture as "  # begin the reason why a copy was left out
 REASONS = 20
-EXAMPLES = 2  # tasks of which the first screen has a query
 
 
 class Params(schema.Section):
@@ -255,7 +254,7 @@ def queries_section(
 ) -> Content:
     """Per task some queries under the encoder and the model of a row, and how many queries gained or lost.
 
-    `examples` are medians of the first tasks, and of all tasks the largest gain and the largest loss.
+    `examples` are the median of all queries, the largest gain and the largest loss.
     """
     sides = sides_of(row, leads)
     read = [queries.read_queries(evaluation / model / file) for model, file in sides]
@@ -274,7 +273,7 @@ def queries_section(
         entries = queries.show(*given[task.name], selected, params.thumbnail)
         galleries.append({"task": task.name, "counts": queries.changes(order), "entries": entries})
     examples = []
-    for name, reason, one in queries.first_screen(orders, EXAMPLES):
+    for name, reason, one in queries.first_screen(orders):
         examples += queries.show(*given[name], [(f"{name}: {reason}", one)], params.thumbnail)
     return {"galleries": galleries, "examples": examples}
 

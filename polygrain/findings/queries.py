@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,12 +65,12 @@ def compare(
     return sorted(order, key=lambda one: (-one.gain, one.row))
 
 
-def typical(order: Sequence[Compared]) -> Compared:
-    """The median query, or of the tenth around it the nearest whose R-Precision and pictures go the median's way."""
+def typical(order: Sequence[Compared]) -> int:
+    """The place of the median query, or the nearest of the tenth around it whose pictures change as it does."""
     middle, reach = len(order) // 2, int(BAND * len(order) / 2)
     way = np.sign(order[middle].gain)
     near = sorted(range(middle - reach, middle + reach + 1), key=lambda i: (abs(i - middle), order[i].row))
-    return next((order[i] for i in near if order[i].ways == {way}), order[middle])
+    return next((i for i in near if order[i].ways == {way}), middle)
 
 
 def extremes(order: Sequence[Compared]) -> tuple[list[Compared], list[Compared]]:
@@ -95,17 +94,22 @@ def select_queries(
         sides.append([*of_class.values()])
     count = min([count, *filter(None, map(len, sides))])
     reasons = {one: reason for reason, side in zip((GAIN, LOSS), sides, strict=True) for one in side[:count]}
-    reasons.setdefault(typical(order), MEDIAN)
+    reasons.setdefault(order[typical(order)], MEDIAN)
     return [(reasons[one], one) for one in order if one in reasons]
 
 
-def first_screen(orders: Mapping[str, Sequence[Compared]], medians: int) -> list[tuple[str, str, Compared]]:
-    """As (task, reason, query): the medians of the first tasks, then the largest gain and loss of all tasks."""
-    picked = {(task, typical(order)): "median query" for task, order in islice(orders.items(), medians)}
-    for side, reason in enumerate(("largest gain", "largest loss")):
-        firsts = [(task, found[side][0]) for task, order in orders.items() if (found := extremes(order))[side]]
-        if firsts:
-            picked.setdefault(max(firsts, key=lambda first: abs(first[1].gain)), reason)
+def first_screen(orders: Mapping[str, Sequence[Compared]]) -> list[tuple[str, str, Compared]]:
+    """Of the queries of all tasks, as (task, reason, query): the median, the largest gain, and the largest loss."""
+    every = [(task, one) for task, order in orders.items() for one in order]
+    if not every:
+        return []
+    every.sort(key=lambda item: -item[1].gain)
+    picked = {every[typical([one for _, one in every])]: "the median of all queries"}
+    gain, loss = every[0], min(every, key=lambda item: item[1].gain)
+    if gain[1].gain > 0:
+        picked.setdefault(gain, "the largest gain")
+    if loss[1].gain < 0:
+        picked.setdefault(loss, "the largest loss")
     return [(task, reason, one) for (task, one), reason in picked.items()]
 
 
