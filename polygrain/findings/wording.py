@@ -21,7 +21,7 @@ class Title(NamedTuple):
 
 TITLES = {
     "pixels": ("Raw pixels", "no model"),
-    "encoder": ("Frozen encoder", "the model that you start from"),
+    "encoder": ("Encoder", "frozen: the model that you start from"),
     "resolution": ("Encoder at the chosen side", "a larger input, and nothing else"),
     "without_training": ("Without training", "the best form of the encoder: its input, and a last layer from clusters"),
     "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
