@@ -41,14 +41,10 @@ from polygrain.runner import inputs
 # dvc itself, by way of the end of this file. Without the last flag, a stage that ends while another dvc hashes for more
 # than 3 seconds is lost. Without -P, modules of this folder would hide others of the same names.
 DVC = [sys.executable, "-P", __file__, "--wait-for-lock"]
-# What it tells people who type its commands, and its warning for the folder of each branch that is off.
-HINTS = (
-    "\nTo track the changes",
-    "\nTo enable auto staging",
-    "'%s' is empty.",
-    "Generating lock file",
-    "Updating lock file",
-)
+# What it tells people who type its commands.
+HINTS = ("\nTo track the changes", "\nTo enable auto staging", "Generating lock file", "Updating lock file")
+EMPTY = "'%s' is empty."  # its warning for the folder of each branch that is off, once for each reader
+logging.getLogger("dvc.output").addFilter(lambda record: record.msg != EMPTY)
 
 
 class Overlaid(LocalFileSystem):

@@ -16,10 +16,13 @@ def log_here() -> None:
 
 
 def require_model(folder: Path) -> Path:
-    """The model folder; ValueError names those of profiles where it is the project's own, which has none."""
-    others = [str(file.parent) for file in sorted(Path().glob(f"profiles/*/{MODEL}/config.json"))]
-    if folder == Path(MODEL) and others and not (folder / "config.json").exists():
-        raise ValueError(f"{MODEL} holds no model; name one that is here: {', '.join(others)}")
+    """The model folder; ValueError names what is meant where it is a profile, or the project's own, which has none."""
+    places = [folder / MODEL, Path("profiles") / folder / MODEL]
+    if folder == Path(MODEL):
+        places = sorted(Path().glob(f"profiles/*/{MODEL}"))
+    others = [str(place) for place in places if (place / "config.json").exists()]
+    if others and not (folder / "config.json").exists():
+        raise ValueError(f"{folder} holds no model; name one that is here: {', '.join(others)}")
     return folder
 
 

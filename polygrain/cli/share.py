@@ -10,10 +10,12 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
 
     Example: polygrain share --remote ssh://user@host/srv/polygrain
     """
-    from pipeline import prepare
+    from pipeline import prepare, project
     from pipeline import share as results
 
     folder = prepare.ready(profile, inputs=False)
     if not (folder / "dvc.lock").exists():
-        raise ValueError(f"no stage has run in {folder}: there is nothing to share")
+        ran = [f"--profile {file.parent.name}" for file in sorted(project(folder).glob("profiles/*/dvc.lock"))]
+        others = f"; there are results of {', '.join(ran)}" if ran else ""
+        raise ValueError(f"no stage has run in {folder}: there is nothing to share{others}")
     typer.echo(results.push(folder, remote))

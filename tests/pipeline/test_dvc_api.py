@@ -75,6 +75,16 @@ def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
     assert str(refused.value).count("dvc repro") == 1
 
 
+def test_output__an_empty_folder_is_no_warning(folder, caplog):
+    (folder / "empty").mkdir()
+    (folder / "dvc.yaml").write_text(
+        (folder / "dvc.yaml").read_text().replace("deps: [data/second]", "deps: [data/second, empty]")
+    )
+    with dvc_api.opened(folder) as repo:
+        graph.plan(repo, folder)["last"].save_deps()
+    assert not caplog.records
+
+
 def test_ConfirmRemoveError__names_the_folder_and_what_to_do(folder):
     with pytest.raises(ValueError, match="holds what no run has recorded: delete"), dvc_api.opened(folder):
         raise ConfirmRemoveError("/some where")

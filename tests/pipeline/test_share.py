@@ -305,7 +305,12 @@ def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)
     fresh, remote = toy.clone(owner, "fresh"), str(tmp_path / "remote")
-    assert "no stage has run" in toy.polygrain(fresh, "share", "--remote", remote, check=False)
+    for name in ("shop", "team"):
+        (fresh / "profiles" / name).mkdir(parents=True)
+        (fresh / "profiles" / name / "dvc.lock").touch()
+    said = toy.polygrain(fresh, "share", "--remote", remote, check=False)
+    assert "no stage has run" in said and said.endswith("; there are results of --profile shop, --profile team\n")
+    shutil.rmtree(fresh / "profiles")
     assert share.push(fresh, remote).startswith("The results of 0 of 8 stages")  # as `flow --workers` asks
     with pytest.raises(ValueError, match="ASCII"):
         share.push(owner, "/données")

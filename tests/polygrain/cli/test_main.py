@@ -13,6 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from polygrain.cli import main as command
+from polygrain.cli.options import require_model
 from polygrain.runner import threads
 from tests.helpers.small import write_encoder
 
@@ -83,6 +84,9 @@ def test_require_model__names_the_model_of_a_profile(tmp_path, monkeypatch, word
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(command.app, words)
     assert "data/choice holds no model; name one that is here: profiles/shop/data/choice" in str(done.exception)
+    for named in ("profiles/shop", "shop"):
+        with pytest.raises(ValueError, match=f"^{named} holds no model; .*: profiles/shop/data/choice$"):
+            require_model(Path(named))
 
 
 def test_main__threads_wait_shortly(monkeypatch):
