@@ -119,7 +119,10 @@ def test_work__two_clones_share_the_stages(pages, tmp_path):
         output = (tmp_path / "flow.log").read_text()
         assert code == 0 and "Completed: 3 ran" in output and "waits for a worker" in output, output
         lines = output.splitlines()
-        assert any("'first@f1' - epoch 1/1: loss 0.5" in line for line in lines)
+        names = {run["name"] for run in pages.call("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 20})}
+        assert {f"default graph: {name}" for name in ("source", "first@f0", "first@f1")} <= names
+        assert any(name.startswith("default graph: first, 3 of 3 stages, ") for name in names)
+        assert any("first@f1' - epoch 1/1: loss 0.5" in line for line in lines)
         ends = [line for line in lines for name in ("one", "two") if line.endswith(f", in {tmp_path / name}")]
         assert {line.rsplit("/", 1)[1] for line in ends if "first@" in line} == {"one", "two"}
         assert (owner / "data/first/f1/text").read_text() == "source\nf1\n"
