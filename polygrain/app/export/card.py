@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from polygrain.app.export.agreement import BATCHES
 from polygrain.app.export.program import ONNX, TORCH, longest
+from polygrain.compute.counted import counted
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import Model
@@ -19,6 +20,14 @@ from polygrain.store.reading import reading
 
 CARD = Path(__file__).with_name("card.md")
 UNKNOWN = "Not known: the model's folder has no record of it."
+MEASURES = {
+    "r_precision": "R-Precision in %",
+    "recall_at_1": "Recall@1 in %, the share of queries whose nearest image is right",
+    "criterion": "criterion of the choice, from 0 to 100, which needs no labels",
+    "smoothed": "R-Precision in %, with smoothed images",
+    "result": "R-Precision in %, smoothed or not, as the report recommends",
+    "first_hit": "Recall@1 in %, smoothed or not, as the report recommends",
+}
 # Lines of the card's code: for models that see images whole, and for programs that take squares of these.
 WHOLE = """\
     if longer > 1.4 * shorter:  # all of it, up to 3 to 1
@@ -70,7 +79,7 @@ def text(
     about: About,
     differences: dict[str, float],
     uint8: bool,
-    mean: str = "none is taken",
+    mean: str = "none is subtracted",
     free: bool = False,
 ) -> str:
     """The card of a model; `differences[file]` is the largest difference of an exported program to the model, `free`
@@ -91,7 +100,7 @@ def text(
         architecture=network + (f"; the last {config.blocks} blocks side by side" if config.blocks > 1 else ""),
         input=f"{sides}, RGB, {kind(uint8)}; normalised inside"
         + (f", scaled to {config.side} px inside" if config.scaled else "")
-        + ("; of a long image squares along it, and the mean of their embeddings" if in_squares else ""),
+        + ("; for a long image, several squares along it, whose embeddings are averaged" if in_squares else ""),
         adaptors=", ".join(config.adaptors.names) + f" ({config.adaptors.fusion})" if config.adaptors else "none",
         cost=f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters"
         + (", two passes: the image and its mirror image" if config.mirrored else ""),
@@ -101,7 +110,7 @@ def text(
         batches=", ".join(map(str, BATCHES)),
         torch_difference=f"{differences[TORCH]:.1e}",
         onnx_difference=f"{differences[ONNX]:.1e}",
-        data=f"Adapted to {learnt.images:,} images of {', '.join(map(plain, learnt.tasks))}, without their labels."
+        data=f"Learnt from {counted(learnt.images, 'image')} of {', '.join(map(plain, learnt.tasks))}, without labels."
         if learnt
         else UNKNOWN,
         scores=scored(about.scores) or UNKNOWN,
@@ -139,5 +148,5 @@ def kind(uint8: bool) -> str:
 
 def scored(scores: Scores) -> str:
     """A line for each measure: the numbers of the models that have it."""
-    lines = [f"- {name}: {', '.join(f'{row} {value:.1f}' for row, value in of.items())}" for name, of in scores.items()]
-    return "\n".join(map(plain, lines))
+    values = {name: ", ".join(f"{row} {value:.1f}" for row, value in of.items()) for name, of in scores.items()}
+    return "\n".join(plain(f"- {MEASURES.get(name, name)}: {shown}") for name, shown in values.items())

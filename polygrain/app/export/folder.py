@@ -27,10 +27,11 @@ class Written(NamedTuple):
 
 
 def mean_words(comparison: Comparison, task: str | None) -> str:
-    """Which mean a program takes from embeddings, for its card."""
+    """The mean that a program subtracts from embeddings, for its card."""
     if not comparison.mean:
-        return "none is taken"
-    return f"that of the task {card.plain(task)}" if task else "the middle one of the tasks that the model knows"
+        return "none is subtracted"
+    of = f"of the task {card.plain(task)}" if task else "over the tasks that the model knows"
+    return f"the mean {of} is subtracted"
 
 
 def require_packages() -> None:
@@ -53,7 +54,7 @@ def require_free(output: Path) -> None:
 def write(folder: Path, output: Path, uint8: bool = False, task: str | None = None) -> Iterator[Written]:
     """Exports the model of `folder` to `output`, which is complete after the last program, and yields each program.
 
-    It takes the mean of a `task` from embeddings; the middle one for None, where the model knows one.
+    It subtracts the mean of a `task` from embeddings; for None the mean over tasks, if the model knows any.
     ValueError where the model cannot be exported, a program differs from it by more than 1e-4, or `output` holds
     other files.
     """

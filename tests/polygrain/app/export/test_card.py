@@ -67,6 +67,11 @@ def test_text__names_the_published_weights_it_came_from(tmp_path):
     assert head["pipeline_tag"] == "image-feature-extraction" and head["library_name"] == "onnx"
 
 
+def test_scored__a_criterion_is_told_from_a_result():
+    result, criterion = card.scored({"result": {"encoder": 42.0}, "criterion": {"encoder": 87.0}}).splitlines()
+    assert "R-Precision" in result and "%" in result and "R-Precision" not in criterion and "%" not in criterion
+
+
 def test_read_about__the_numbers_of_the_report_beside_the_model(tmp_path):
     write_encoder(tmp_path / "choice")
     (tmp_path / "choice/choice.json").write_text(json.dumps({"name": "k4", "why": []}))
@@ -74,7 +79,8 @@ def test_read_about__the_numbers_of_the_report_beside_the_model(tmp_path):
     (tmp_path / "report").mkdir()
     (tmp_path / "report/headline.json").write_text('{"r_precision": {"encoder": 31.24, "a|b": 40.4}}')
     scores = card.read_about(tmp_path / "choice").scores
-    assert card.scored(scores) == r"- r\_precision: encoder 31.2, a\|b 40.4"
+    line = card.scored(scores)
+    assert "R-Precision" in line and line.endswith(r"encoder 31.2, a\|b 40.4")
     (tmp_path / "report/headline.json").write_text('{"r_precision": 5}')
     with pytest.raises(ValueError, match=r"headline\.json"):
         card.read_about(tmp_path / "choice")

@@ -84,9 +84,9 @@ def test_write__the_card_says_what_is_known(exported):
         r"# two \<sets\>",
         "| input | shorter side 32 px, longer side at most 96 px, RGB, float32 in 0..1; normalised inside",
         "| adaptors | k4, k8 (attention) |",
-        r"| mean taken | that of the task a\|b; ",
-        r"Adapted to 4,800 images of dots, a\|b, without their labels.",
-        "- result: encoder 50.0, recommended 62.5",
+        r"| mean | the mean of the task a\|b is subtracted",
+        r"4,800 images of dots, a\|b, without labels.",
+        "recommends: encoder 50.0, recommended 62.5",
         "- It is the best.",
     ):
         assert line in card
