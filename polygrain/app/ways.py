@@ -37,13 +37,13 @@ def ways(request: Request, settings: Settings, each: float, seconds: Callable[[f
         measured = MEASURED["tasks" if (request.shorter or SMALL) < SMALL else "large"]
         for words, known, px in (
             ("", name, settings.side),
-            (f"quick, --side {side}, {sooner}", name, side),
-            (f"best, --encoder {best}, {shown(seconds(slowest, settings.cost))}", best, largest),
+            (f"--side {side}: {sooner}", name, side),
+            (f"--encoder {best}: {shown(seconds(slowest, settings.cost))}", best, largest),
         ):
             right = [percent for measured_at, percent in measured.get(known, {}).items() if measured_at <= px][-1:]
             if words:
                 yield words + "".join(f", {percent} of 100" for percent in right)
             else:
-                yield from (f"{percent} of 100 neighbours were right in docs/results.md" for percent in right)
+                yield from (f"{percent} of 100 right in docs/results.md" for percent in right)
     elif seconds(each, settings.cost) > HALF_HOUR:
-        yield f"--side {side}, {sooner}"
+        yield f"--side {side}: {sooner}"

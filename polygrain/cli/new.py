@@ -94,14 +94,14 @@ def new(
 
         each = pass_time(config_of(settings, root))
         first, other = (shown(seconds(each, settings.cost, ks)) for ks in (sets, 0 if sets else 3))
-        options = [*ways(wanted, settings, each, seconds), f"with{'out --train' if sets else ' --train'}, {other}"]
+        options = [*ways(wanted, settings, each, seconds), f"with{'out' * bool(sets)} --train: {other}"]
         next_step = ""
         if encoder is None:
             option, others, config = better(sizes.shorter)
             time = shown(seconds(pass_time(config), others.cost))
-            options.append(f"a better encoder helps most: {option}, {time}")
+            options.append(f"a better encoder helps most, {option}: {time}")
             next_step = f"{option}, {time} on the machine that wrote this profile"
-        cost = f"cost: {first} on this machine, by {network}{taught}; {'; '.join(options)}"
+        cost = f"cost: {first} on this machine, with {network}{taught}; {'; '.join(options)}"
         return Suited(settings, teachers, cost, next_step)
 
     lines = create(root, name, images, train, suit, alike or [])

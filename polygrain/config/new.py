@@ -18,8 +18,8 @@ from polygrain.sources.look import Sizes, sizes_of
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")
 QUESTION = (
-    "smoothing: with care. Do you search the same product, of 3 to 10 images each, or the same kind, of hundreds? Say "
-    "it, and it fits: --alike 6, or --alike 300, or choice.alike in values.yaml"
+    "unsure how many images show the same thing? Then smoothing is careful; else say about how many: --alike 6 for the "
+    "same product, --alike 300 for the same kind (choice.alike in values.yaml)"
 )
 # Granularities on which networks train, if they are to.
 TRAINED = ("size2", "size8", "size24")

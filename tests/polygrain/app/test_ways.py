@@ -22,7 +22,7 @@ def test_ways__quick_default_and_best_take_more_and_find_more(monkeypatch, short
     default, quick, best = told(
         Request(shorter=shorter), LITE0._replace(side=160 if shorter else 224), 0.4, monkeypatch
     )
-    assert quick.startswith("quick, --side 96, ") and best.startswith("best, --encoder lite2, ")
+    assert quick.startswith("--side 96: ") and best.startswith("--encoder lite2: ")
     minutes = [int(re.search(r"about (\d+) minutes", line)[1]) for line in (quick, best)]
     assert minutes == sorted(minutes)
     right = [int(found[1]) for line in (quick, default, best) if (found := re.search(r"(\d+) of 100", line))]
@@ -31,9 +31,9 @@ def test_ways__quick_default_and_best_take_more_and_find_more(monkeypatch, short
 
 def test_ways__what_takes_half_an_hour_is_said_with_the_quicker_one(monkeypatch):
     quicker = 60 * 2 * STORED**2 * (96 / 224) ** 2
-    assert f"--side 96, about {quicker:.0f} minutes" in told(Request(side=224), LITE0, 2, monkeypatch)[-1]
+    assert f"--side 96: about {quicker:.0f} minutes" in told(Request(side=224), LITE0, 2, monkeypatch)[-1]
     named = Settings({"architecture": "vit_small_patch14_reg4_dinov2.lvd142m"}, 518, 518, 1)
-    assert "--side 112, " in told(Request("vit_small_patch14_reg4_dinov2"), named, 9, monkeypatch)[0]
+    assert "--side 112: " in told(Request("vit_small_patch14_reg4_dinov2"), named, 9, monkeypatch)[0]
     for settings in (named._replace(side=112), Settings()):
         assert told(Request("no lite"), settings, 9, monkeypatch) == []
 
