@@ -171,6 +171,6 @@ def by_labels(choice: Choice, searched: scores.Scores, best: str) -> list[str]:
     if page.trend(lost) < 0 and choice.taken and choice.taken.layer == "clusters":
         sentences.append(
             f"The last layer does not pay on these images: without it, smoothed images have {page.signed(-lost)}. "
-            "`choice: {layer: none}` in the profile leaves it out."
+            "choice: {layer: none} in the profile leaves it out."
         )
     return sentences
