@@ -20,7 +20,6 @@ from torch.nn.functional import normalize
 
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import blocks
-from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import blocks_for, load
@@ -77,7 +76,7 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
         parts = processes.dealt(blocks(len(pixels), ROWS), compute)
         write(folder / "features.zarr", sum(facts["widths"]), params.dtype, parts)
         (folder / "features.json").write_text(json.dumps(facts | {"embedding": width}, indent=1) + "\n")
-    return f"{counted(len(pixels), 'image')}, {sum(facts['widths']):,} numbers each"
+    return f"{len(pixels):,} images, {sum(facts['widths']):,} numbers each"
 
 
 if __name__ == "__main__":

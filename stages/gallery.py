@@ -15,7 +15,6 @@ from polygrain.collection.file import Facts
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
-from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.encoder.digest import digest
 from polygrain.encoder.model import load
@@ -46,7 +45,7 @@ def main(images: Path, choice: Path, features: Path, output: Path, *, task: str,
             columns["searched"] = comparison.rows(vectors, model.in_front, shown)
         columns["sha256"] = table["sha256"].to_pylist()
         file.write(folder / "embeddings.parquet", columns, facts)
-    return f"{counted(len(paths), 'image')}, {comparison}"
+    return f"{len(paths):,} images, {comparison}"
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def main(images: Path, output: Path, *, run: str, params: Params, lists: Lists, 
         write_history(history, folder, columns(chosen.heads))
     last = history[-1]
     right = np.mean([last[f"accuracy_{m + 1}"] for m in range(chosen.heads)])
-    shown = f"loss {last['loss']:.3f}, {right:.1%} of the pairs found"
-    return f"{counted(len(rows), 'image')}, {counted(len(history), 'epoch')}, {shown}"
+    epochs = counted(len(history), "epoch")
+    return f"{len(rows)} images, {epochs}, loss {last['loss']:.3f}, {right:.1%} of the pairs found"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from polygrain.compute import device
-from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed_shares
@@ -43,7 +42,7 @@ def main(images: Path, adaptor: Path, knn_graph: Path, output: Path, *, params: 
         arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
         facts = {"index": index, "wanted": wanted, "recall": graph.recall, "turnover": round(new, 6)}
         (folder / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
-    return f"{counted(before.shape[1], 'neighbour')} for each of {counted(len(rows), 'image')}, {new:.1%} of them new"
+    return f"neighbours of {len(rows):,} images, {before.shape[1]} each, {new:.1%} of them new"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from polygrain.compute import device
-from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
@@ -110,7 +109,7 @@ def main(features: Path, pca: Path, output: Path, *, study: str, params: Params,
         summary |= {"layers": assembled.config.extractor.layers} | params.model_dump()
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     shown = ", ".join(f"{row} {100 * value:.1f}" for row, value in tables.recall_at_1().items())
-    return f"{counted(len(described), 'pair')}, {counted(len(splits), 'run')}; aR@1 {shown}"
+    return f"{len(described):,} pairs, runs: {len(splits)}; aR@1 {shown}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.runner import command, outputs
@@ -83,7 +82,7 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) 
         columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         pq.write_table(pa.Table.from_arrays(columns, schema=TABLE), folder / "pairs.parquet")
         write_csv(folder / "rejected.csv", [("name", "reason"), *sorted(rejected.items())])
-    return f"{counted(len(rows), 'pair')}, {len(rejected)} left out"
+    return f"{len(rows):,} pairs, {len(rejected)} left out"
 
 
 if __name__ == "__main__":
