@@ -234,7 +234,7 @@ def test_main__flat_and_unseen_folders(tmp_path: Path) -> None:
     assert [row["split"] for row in rows] == ["test"] * 3 and "0 train" in message
     _, rows, _, message = ingest(tmp_path / "flat", tmp_path / "flat_out")
     assert [(row["label"], row["class_name"], row["split"]) for row in rows] == [(-1, "", "train")]
-    assert rows[0]["trains"] and not rows[0]["is_query"]
+    assert rows[0]["trains"] and not rows[0]["is_query"] and "1 image " in message and "0 classes" not in message
 
 
 @pytest.mark.parametrize(
