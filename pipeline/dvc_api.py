@@ -41,10 +41,25 @@ from polygrain.runner import inputs
 # dvc itself, by way of the end of this file. Without the last flag, a stage that ends while another dvc hashes for more
 # than 3 seconds is lost. Without -P, modules of this folder would hide others of the same names.
 DVC = [sys.executable, "-P", __file__, "--wait-for-lock"]
-# What it tells people who type its commands.
-HINTS = ("\nTo track the changes", "\nTo enable auto staging", "Generating lock file", "Updating lock file")
-EMPTY = "'%s' is empty."  # its warning for the folder of each branch that is off, once for each reader
-logging.getLogger("dvc.output").addFilter(lambda record: record.msg != EMPTY)
+# What it tells people who type its commands, and its warning for the folder of each branch that is off.
+HINTS = (
+    "\nTo track the changes",
+    "\nTo enable auto staging",
+    "'%s' is empty.",
+    "Generating lock file",
+    "Updating lock file",
+)
+if "--single-item" not in sys.argv:  # what is not stale a run says once, before it starts
+    HINTS += ("Stage '%s' didn't change", "'%s' didn't change")
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Whether a line of DVC is for users; a blank one has no message, an error has an exception in its place."""
+    return bool(record.msg or record.exc_info) and not str(record.msg).startswith(HINTS)
+
+
+for handler in logging.getLogger("dvc").handlers:
+    handler.addFilter(is_told)
 
 
 class Overlaid(LocalFileSystem):
@@ -356,9 +371,5 @@ if __name__ == "__main__":
             put_back(repo.stage.load_one("dvc.yaml", sys.argv[2]))
         raise SystemExit
     record_only_what_ran()
-    # What is not stale is said once, before the run; a blank line of DVC has no message, an error has the exception.
-    hints = HINTS if "--single-item" in sys.argv else (*HINTS, "Stage '%s' didn't change", "'%s' didn't change")
-    for handler in logging.getLogger("dvc").handlers:
-        handler.addFilter(lambda record: (record.msg or record.exc_info) and not str(record.msg).startswith(hints))
     ui.enable = lambda: None  # it would only advise `dvc push`
     raise SystemExit(main())

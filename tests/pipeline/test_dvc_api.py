@@ -75,14 +75,18 @@ def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
     assert str(refused.value).count("dvc repro") == 1
 
 
-def test_output__an_empty_folder_is_no_warning(folder, caplog):
+def test_is_told__no_hints_nor_warnings_of_folders_that_are_empty(folder, tmp_path):
+    """Beside commands of dvc, and in what is asked of it here."""
     (folder / "empty").mkdir()
-    (folder / "dvc.yaml").write_text(
-        (folder / "dvc.yaml").read_text().replace("deps: [data/second]", "deps: [data/second, empty]")
+    file = folder / "dvc.yaml"
+    file.write_text(file.read_text().replace("deps: [data/second]", "deps: [data/second, empty]"))
+    program = (
+        "import sys; from pathlib import Path; from pipeline import dvc_api, graph\n"
+        "with dvc_api.opened(folder := Path(sys.argv[1])) as repo:\n"
+        "    dvc_api.record(graph.plan(repo, folder).values())"
     )
-    with dvc_api.opened(folder) as repo:
-        graph.plan(repo, folder)["last"].save_deps()
-    assert not caplog.records
+    assert toy.run(folder, sys.executable, "-c", program, str(folder)) == ""
+    assert "empty" in (folder / "dvc.lock").read_text()
 
 
 def test_ConfirmRemoveError__names_the_folder_and_what_to_do(folder):
