@@ -1,4 +1,4 @@
-"""What one would try before Grappa on the same frozen encoder: random adaptors that learn from views, or one layer.
+"""Simpler methods than Grappa on the same frozen encoder: random adaptors that learn from views, or one layer.
 
 Reads   images, encoder, features and pseudo_labels (for `closed_form`)
 Writes  weights.safetensors, config.json   one model

@@ -1,4 +1,4 @@
-"""One model taught to give in one pass, at its own input size, what it gives in several careful ones.
+"""One model that learns to give in one pass, at its own input side, its embedding of several larger passes.
 
 Reads   images, encoder, the folder of the model that is taught (the encoder, or a fusion)
 Writes  weights.safetensors, config.json   the model: its adaptors, and half whitening as its last layer

@@ -1,4 +1,4 @@
-"""What the frozen encoder gives of every image of one task, training and test, at the chosen side: its one pass.
+"""The frozen encoder's outputs for every image of one task, training and test, at the chosen side: its only pass.
 
 Reads   images/<task>, resolution
 Writes  features.zarr   image x dim: the outputs of as many blocks as the choice may take, the last one's first, each of

@@ -1,4 +1,4 @@
-"""What one pretraining run has taught the encoder: every measure before and after, for each task with test labels.
+"""The effect of one pretraining run on the encoder: every measure before and after, for each task with test labels.
 
 Reads   images, mpcl_encoder/<run> (the trained encoder and its start)
 Writes  metrics.json   {start | trained: {task: {r_precision, linear, fine_<share>..., alignment, uniformity,

@@ -1,4 +1,4 @@
-"""One pretraining run on a page that opens offline: what it gained, and the paper's tables.
+"""One pretraining run on a page that opens offline: its gains, and the paper's tables.
 
 Reads   mpcl_probe/<every run>/metrics.json; the published tables (a CSV)
 Writes  index.html, table.md   this run's measures before and after; the untrained start and all runs, a row each

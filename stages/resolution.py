@@ -1,7 +1,7 @@
-"""The side of the encoder's input, chosen without labels before anything trains at it.
+"""The side of the encoder's input, chosen without labels before any training.
 
 Reads   images, encoder
-Writes  weights.safetensors, config.json   the encoder for inputs of that side: what all else starts from
+Writes  weights.safetensors, config.json   the encoder for inputs of that side, from which all else starts
         and in a folder of its own, so that `features` follows the model alone: recall.csv, each side within the budget
         with its cost, and on each task how often one view finds the other; and for `choice` the embeddings of that
         measurement (selection/seen.py)

@@ -1,4 +1,4 @@
-"""What the true labels would give: norm-softmax training on one task, or on all together (Grappa, appendix A).
+"""An upper bound from true labels: norm-softmax training on one task, or on all together (Grappa, appendix A).
 
 Reads   images, encoder
 Writes  weights.safetensors, config.json   one model (the classifier is dropped)

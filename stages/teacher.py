@@ -1,4 +1,4 @@
-"""What a teacher gives of the training images: the encoder itself at its most careful, or a larger encoder.
+"""A teacher's embeddings of the training images: of the encoder at several larger sides, or of a larger encoder.
 
 Reads   images, the teacher: what the stage `encoder` takes, or a model folder such as data/resolution
 Writes  weights.safetensors, config.json   the teacher, half-whitened, at the scale nearest to its own side
