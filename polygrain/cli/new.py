@@ -40,7 +40,7 @@ def new(
     teacher: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder, by whose eyes images are clustered; again for two"
+            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder, whose vectors make the clusters; again for two"
         ),
     ] = None,
     alike: Annotated[
