@@ -15,7 +15,9 @@ def share(profile: Profile = None, remote: Remote = None) -> None:
 
     folder = prepare.ready(profile, inputs=False)
     if not (folder / "dvc.lock").exists():
-        ran = [f"--profile {file.parent.name}" for file in sorted(project(folder).glob("profiles/*/dvc.lock"))]
+        ran = [
+            f"--profile {file.parent.name}" for file in sorted((project(folder) or folder).glob("profiles/*/dvc.lock"))
+        ]
         others = f"; there are results of {', '.join(ran)}" if ran else ""
         raise ValueError(f"no stage has run in {folder}: there is nothing to share{others}")
     typer.echo(results.push(folder, remote))
