@@ -260,8 +260,9 @@ def summary(output: Path, rejected: int) -> str:
     table = read_table(output)
     train, queries = (sum(table[column].to_pylist()) for column in ("trains", "is_query"))
     classes = len(set(table["class_name"].to_pylist()) - {""})
+    asked = counted(queries, "query", "queries")
     of = f"of {counted(classes, 'class', 'classes')}" if classes else "without classes"
-    return f"{counted(len(table), 'image')} {of}: {train} train, {queries} are queries; {rejected} left out"
+    return f"{counted(len(table), 'image')} {of}: {train} train, {asked}; {rejected} left out"
 
 
 if __name__ == "__main__":

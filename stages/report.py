@@ -18,7 +18,6 @@ Writes  index.html    everything, self-contained
 import json
 import math
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class Params(schema.Section):
     )
     thumbnail: int = Field(ge=16, le=512, description="largest side of a picture, in pixels")
     better: str = Field(
-        max_length=300,
+        max_length=4000,
         description="what to give `polygrain new` for the next better encoder, and its time; empty: nothing",
     )
 
@@ -186,30 +185,23 @@ def training_rows(histories: dict[str, History]) -> list[list]:
 
 
 def choice_section(made: chosen.Choice, recommended: advice.Advice, better: str, lists: Lists) -> Content:
-    """What to use, why it was chosen, and commands that can be copied whole."""
+    """What to use, why it was chosen, and commands that can be copied whole.
+
+    Images are named by their table in data/, not by their folder, which is another one on another machine.
+    """
     criteria = [end for sides in made.compared.values() for side in ("encoder", "recommended") for end in sides[side]]
     ends = [value for row in recommended.rows for value in (row.encoder, row.recommended)]
-    folders = typed_folders(lists)
-    words, _, time = better.partition(", ")
-    given = " ".join(f"--images {folder}" for folder in folders.values()) or "--images IMAGES"
+    command, _, time = better.rpartition(", ")
+    is_chosen = recommended.row.startswith(scores.RECOMMENDED)
+    first = Path(f"data/gallery/{next(iter(lists.tasks))}/embeddings.parquet").absolute()
     return {
         "advice": recommended,
         "used": wording.title_of(recommended.row.removesuffix(collection.SMOOTHED)).name.lower(),
-        "folders": folders,
-        "better": better and {"command": f"polygrain new {Path.cwd().name}-better {given} {words}", "time": time},
+        "searched": os.path.relpath(first, lists.root) if is_chosen else None,
+        "better": better and {"command": command or time, "time": time if command else ""},
         "choice": made,
         "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),
-    }
-
-
-def typed_folders(lists: Lists) -> dict[str, str]:
-    """The folder of each task that is one, as it is typed in the project's folder."""
-    root = Path(lists.root)
-    return {
-        name: shlex.quote(path if os.path.isabs(path) else os.path.relpath(path, root))
-        for name, path in lists.paths.items()
-        if lists.tasks[name].source == "folder"
     }
 
 
@@ -220,7 +212,7 @@ def sides_of(row: str, leads: bool) -> list[tuple[str, str]]:
 
 
 def paired_with_encoder(evaluation: Path, row: str, leads: bool) -> dict[str, paired.Paired]:
-    """The test of the advised row against the encoder, as one of all rows that the labels could have advised."""
+    """The test of the recommended row against the encoder, as one of all rows that the labels could recommend."""
     plain = [chosen.ENCODER, scores.RECOMMENDED, scores.WITHOUT_TRAINING]
     names = [chosen.ENCODER, row, *plain, *(name + collection.SMOOTHED for name in plain if leads)]
     sides = [sides_of(name, leads)[1] for name in dict.fromkeys(names)]
@@ -368,7 +360,7 @@ def main(
     content: Content = {
         "collection": searched,
         "leading": leading,
-        "steps": collection.steps(leading),
+        "steps": collection.steps(leading, recommended.row),
         "twins": collection.twins(evaluation, searched.table),
         "params": params,
         "trains": trains,
@@ -381,7 +373,9 @@ def main(
         **wording.WORDS,
         **choice_section(made, recommended, params.better, lists),
         **results_section(table, model, ks, lists),
-        **votes_section(images, [task for task in tasks if task.name not in table.tasks], samples, params),
+        **votes_section(
+            images, [task for task in tasks if task.name not in {*table.tasks, *leading.tasks}], samples, params
+        ),
         **attention_section(fusion, evaluation, table, lists),
         **training_section(histories),
         **data_section(tasks, table, pseudo_labels, lists),

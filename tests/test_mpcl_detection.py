@@ -88,7 +88,7 @@ def test_table__the_difference_where_a_number_is_printed():
 
 def test_main__writes_the_detector_its_history_and_its_precision(world, tmp_path):
     said = run(world, tmp_path / "out")
-    assert said.startswith("8 images to train on, 4 to test, AP ")
+    assert said.startswith("images: 8 to train on, 4 to test; AP ")
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
     assert list(metrics) == ["AP", "AP50", "AP75"] and all(0 <= value <= 1 for value in metrics.values())
     assert (tmp_path / "out/history.csv").read_text().startswith("epoch,loss\n1,")

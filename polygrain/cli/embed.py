@@ -30,10 +30,10 @@ def embed(
 ) -> None:
     """Write the embeddings of all images of a folder.
 
-    They may lie however deep, or a CSV names them. The file has the columns path and searched: embeddings, centred,
-    and smoothed (diffusion on a neighbour graph) where that is chosen. Then plain has them unsmoothed.
-    What cannot be read is listed beside it, with the reason. The next call embeds what is new or changed, and one that
-    was interrupted goes on where it was.
+    The images may lie in folders of any depth, or a CSV names them. The file has the columns path and searched:
+    embeddings, centred, and smoothed (diffusion on a neighbour graph) where that is chosen. Then plain has them
+    unsmoothed. What cannot be read is listed beside it, with the reason. The next call embeds what is new or
+    changed, and one that was interrupted goes on where it was.
 
     Example: polygrain embed my/images -o embeddings.parquet --model profiles/shoes/data/choice
     """

@@ -1,5 +1,7 @@
 """`polygrain new`: a profile for one's own images, and for any encoder."""
 
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,6 +80,8 @@ def new(
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()
 
+    given_images = list(images)
+
     def suit(images: int, trained_on: int, tasks: int, sets: int, sizes: "Sizes") -> "Suited":
         """Loads torch and timm, which takes longer than all checks before it."""
         from polygrain.app.encoder import better, choose, config_of, teacher_of
@@ -100,13 +104,24 @@ def new(
             option, others, config = better(sizes.shorter)
             time = shown(seconds(pass_time(config), others.cost))
             options.append(f"a better encoder helps most, {option}: {time}")
-            next_step = f"{option}, {time} on the machine that wrote this profile"
+            given = [word for path in given_images for word in ("--images", typed(path, root))]
+            given += [word for number in alike or [] for word in ("--alike", str(number))] + ["--train"] * train
+            command = f"polygrain new {name}-better {shlex.join(given)} {option}"
+            next_step = f"{command}, {time} on the machine that wrote this profile"
         cost = f"cost: {first} on this machine, with {network}{taught}; {'; '.join(options)}"
         return Suited(settings, teachers, cost, next_step)
 
     lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)
     typer.echo("\n".join(lines))
+
+
+def typed(path: str | Path, root: Path) -> str:
+    """A folder as it is typed in the project's folder, where it is a path."""
+    if "://" in str(path):
+        return str(path)
+    full = os.path.abspath(path)
+    return os.path.relpath(full, root) if Path(full).is_relative_to(root.resolve()) else full
 
 
 def channels(option: str, text: str | None) -> list[float] | None:

@@ -128,12 +128,14 @@ def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path
 
     def name_of(maker: Maker) -> str:
         is_choice = maker.folder and (maker.folder / "choice.json").exists()
-        return "recommended model" if is_choice else (maker.home or Path("model")).resolve().name
+        name = (maker.home or Path("model")).resolve().name
+        return "recommended model" if is_choice else name.replace("without_training", "model without training")
 
     sides = [Side(name_of(collection.maker), str(collection.maker), collection, smooth, min(k or SHOWN, MOST_SHOWN))]
     if beside:
         other = Maker(beside)
-        sides.insert(0, Side(name_of(other), str(beside), collection.by(other, smooth=True), smooth))
+        name = name_of(other) if name_of(other) != sides[0].name else str(beside)
+        sides.insert(0, Side(name, str(beside), collection.by(other, smooth=True), smooth))
     elif encoder := collection.maker.encoder():
         # Centred, as the model's rows are.
         sides.insert(0, Side("encoder", "alone, with the model's input", collection.by(encoder), smooth))

@@ -24,9 +24,10 @@ def smooth(
 ) -> None:
     """Learn from vectors of your own how they are compared.
 
-    They are of CLIP or DINO, say, and then find similar images more often. Their mean is taken from them, a layer is
-    learnt from their own clusters, and they are smoothed by each other. A table keeps its columns and gets searched,
-    and plain, which is not smoothed. A query goes through the layer that is written beside, FILE.layer.npz.
+    The vectors may come from CLIP or DINO; afterwards a search finds similar images more often. Their mean is taken
+    from them, a layer is learnt from their own clusters, and they are smoothed by each other. A table keeps its
+    columns and gets searched, and plain, which is not smoothed. A query goes through the layer that is written
+    beside, FILE.layer.npz.
 
     Example: polygrain smooth clip.npy -o smoothed.npy --alike 6
     """

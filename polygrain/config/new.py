@@ -161,7 +161,7 @@ def create(
     told = {task: [*looks[task].lines, *folder.unmeasured()] for task, folder in tasks.items()}
     lines = [
         "; ".join(f"{task}: {folder.describe()}" for task, folder in tasks.items()),
-        "; ".join(f"{task}: {'; '.join(words)}" for task, words in told.items() if words),
+        "; ".join(f"of note in {task}: {'; '.join(words)}" for task, words in told.items() if words),
         suited.cost,
         "" if alike else QUESTION,
         f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}",

@@ -12,8 +12,11 @@ from polygrain.findings.chosen import ENCODER, Bounded, Choice
 from polygrain.findings.collection import SMOOTHED
 from polygrain.report import page
 
-MODEL, PLAINER, AS_IT_IS = "Use the recommended model", "Use the model without training", "Use the encoder as it is"
-NOTHING_BETTER = "No candidate was better without falling on a task, so the encoder itself is recommended."
+MODEL, PLAINER = "Use the recommended model", "Use the model without training"
+AS_IT_IS, ENCODER_SMOOTHED = "Use the encoder as it is", "Use the encoder, with smoothed images"
+NOTHING_BETTER = (
+    "No candidate is better than the encoder on the mean without falling on a task. So the encoder is recommended."
+)
 CANNOT_TELL = "Without labels it cannot be told which model is better on these images. The encoder is the safest."
 
 
@@ -86,14 +89,17 @@ def advise(
         best = max(means, key=lambda row: scores.rank(round(means[row], 1)))
         why = by_labels(choice, searched, best)
     else:
-        why = by_criterion(choice)
+        why = by_criterion(choice, table)
     smooths, words = about_smoothing(best, searched, unsmoothed)
     why += words + about_first_hit(best, smooths, searched)
     row = best + SMOOTHED if smooths and best + SMOOTHED in table.rows else best
     use, place = {
         scores.RECOMMENDED: (MODEL, folder),
         scores.WITHOUT_TRAINING: (PLAINER, folder / "without_training"),
-        ENCODER: (AS_IT_IS, folder if choice.is_encoder else folder.with_name("encoder")),
+        ENCODER: (
+            AS_IT_IS if row == ENCODER else ENCODER_SMOOTHED,
+            folder if choice.is_encoder else folder.with_name("encoder"),
+        ),
     }[best]
     rows = [TaskRow(task, choice.compared.get(task), table.get(ENCODER, task), table.get(row, task)) for task in tasks]
     gains = dict[str, float]()
@@ -113,31 +119,33 @@ def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str
     """Whether the commands smooth, and what to say of it: they do unless labels show a loss on the mean."""
     smoothed, gains = best + SMOOTHED, searched.differences(best + SMOOTHED, best)
     if smoothed not in searched.rows and not math.isnan(searched.get(best, scores.MEAN)):
-        return False, ["The commands do not smooth: no smoothed images were measured."]
+        return False, ["The commands do not smooth: no smoothing was found to help on these images."]
     if page.trend(gains.get(scores.MEAN, math.nan)) < 0:
-        lost = page.signed(gains[scores.MEAN])
-        return False, [f"Smoothing is left out of the commands: by the labels it adds {lost}."]
+        lost = f"{-gains[scores.MEAN]:.1f}"
+        return False, [f"Smoothing is left out of the commands: it lowers R-Precision by {lost} points."]
     words = []
     losing = [task for task in searched.tasks if is_fall(gains[task], searched.queries.get(task))]
     if losing:
         named = ", ".join(f"{task} {page.signed(gains[task])}" for task in losing)
-        words.append(f"Smoothing is worse on {named}: add --no-smooth there.")
+        words.append(f"Smoothing lowers R-Precision on {named}: add --no-smooth there.")
     if unsmoothed:
-        words.append(f"Not smoothed: {', '.join(unsmoothed)}: add --no-smooth there.")
+        words.append(f"Smoothing was not found to help on {', '.join(unsmoothed)}: add --no-smooth there.")
     return True, words
 
 
 def about_first_hit(best: str, smooths: bool, searched: scores.Scores) -> list[str]:
     """How often the very first hit is right by the commands and in other ways; [] where no other way has more."""
-    ways = {"": best + SMOOTHED, " unsmoothed (add --no-smooth)": best} if smooths else {"": best}
-    ways |= {" with the encoder as it is": ENCODER}
-    shares = {words: round(searched.get(row, scores.MEAN, "recall_at_1"), 1) for words, row in ways.items()}
+    ways = {best + SMOOTHED: "by these commands", best: "with --no-smooth"} if smooths else {best: "by these commands"}
+    ways = ways if ENCODER in ways else ways | {ENCODER: "with the encoder as it is"}
+    known = {words: searched.get(row, scores.MEAN, "recall_at_1") for row, words in ways.items()}
+    shares = {words: round(share, 1) for words, share in known.items() if not math.isnan(share)}
+    if not shares:
+        return []
     first, *others = shares.items()
     if not any(share > first[1] for _, share in others):
         return []
-    named = "; ".join(f"{share:.1f}{words}" for words, share in others)
-    sentence = f"The very first hit is right for {first[1]:.1f} of 100 new pictures; {named}."
-    return [sentence + " If it matters most, take the highest."]
+    named = ", ".join(f"{share:.1f} {words}" for words, share in shares.items())
+    return [f"Recall@1 of new pictures: {named}. If only the very first one counts, take the way with the highest."]
 
 
 def is_fall(gain: float, queries: int | None) -> bool:
@@ -145,13 +153,14 @@ def is_fall(gain: float, queries: int | None) -> bool:
     return page.trend(gain) < 0 and (queries is None or -gain * queries >= 100)
 
 
-def by_criterion(choice: Choice) -> list[str]:
+def by_criterion(choice: Choice, table: scores.Scores) -> list[str]:
     """The criterion on the mean, or on the only task."""
+    reason = "The encoder was not evaluated with labels" if table.tasks else "No test image has a label"
     if not choice.compared:
         return ["It was chosen without labels. The criterion has no value for it."]
     sides = choice.compared.get(scores.MEAN) or next(iter(choice.compared.values()))
     sentences = [
-        f"No test image has a label, so the criterion decided, which needs none: {sides['encoder'].value:.1f} for the "
+        f"{reason}, so the criterion decided, which needs none: {sides['encoder'].value:.1f} for the "
         f"encoder, {sides['recommended'].value:.1f} for the recommended model."
     ]
     if not sides["difference"].is_clear:

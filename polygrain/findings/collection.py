@@ -72,8 +72,8 @@ class Step(NamedTuple):
     is_aside: bool = False
 
 
-def steps(table: scores.Scores) -> list[Step]:
-    """The rows that tell what each step gives; last, for comparison, smoothing without the steps before it."""
+def steps(table: scores.Scores, used: str = scores.RECOMMENDED) -> list[Step]:
+    """The rows that tell what each step gives, up to the one `used`; last, to compare, smoothing after fewer steps."""
     rows, centred = table.rows, scores.CENTRED
     titles = {"encoder": "encoder as it is", "encoder" + centred: "centred", scores.SIDE + centred: "larger input"}
     if rows.get(scores.RECOMMENDED) != rows.get(scores.WITHOUT_TRAINING):
@@ -82,10 +82,13 @@ def steps(table: scores.Scores) -> list[Step]:
     found = [row for row in titles if row in rows]
     made = [Step(titles[row], row, base) for row, base in zip(found, [None, *found], strict=False)]
     side = scores.SIDE if scores.SIDE in rows else "encoder"
-    for row, base in ((side, side + centred), (scores.WITHOUT_TRAINING, scores.WITHOUT_TRAINING)):
+    plain = {side: side + centred, scores.WITHOUT_TRAINING: scores.WITHOUT_TRAINING}
+    if used == "encoder" + SMOOTHED:
+        plain["encoder"] = "encoder" + centred if "encoder" + centred in rows else "encoder"
+    for row, base in plain.items():
         if base in found and row + SMOOTHED in rows:
-            made.append(Step(f"{titles[base]}, smoothed", row + SMOOTHED, base, is_aside=True))
-    return made
+            made.append(Step(f"{titles[base]}, smoothed", row + SMOOTHED, base, is_aside=row + SMOOTHED != used))
+    return sorted(made, key=lambda step: step.is_aside)
 
 
 def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: bool) -> CollectionReport:

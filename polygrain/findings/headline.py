@@ -21,7 +21,7 @@ def numbers(table: scores.Scores, made: chosen.Choice, searched: scores.Scores, 
     }
     result["criterion"] = {side: made.compared["mean"][side].value for side in chosen.SIDES[:2] if made.compared}
     result["smoothed"] = {scores.RECOMMENDED: searched.get(scores.RECOMMENDED + SMOOTHED, scores.MEAN)}
-    used = advice.row.removesuffix(SMOOTHED)
+    used = advice.row if advice.row == chosen.ENCODER + SMOOTHED else advice.row.removesuffix(SMOOTHED)
     result["result"] = {chosen.ENCODER: advice.before, used: advice.after}
     result["first_hit"] = {chosen.ENCODER: advice.first_before, used: advice.first_after}
     known = {
@@ -31,19 +31,27 @@ def numbers(table: scores.Scores, made: chosen.Choice, searched: scores.Scores, 
     return {name: values for name, values in known.items() if values}
 
 
+BY = {
+    scores.RECOMMENDED: "",
+    scores.WITHOUT_TRAINING: ", by the model without training",
+    chosen.ENCODER + SMOOTHED: ", by the encoder with smoothed images",
+}
+
+
 def spoken(known: Numbers) -> str | None:
     """What the numbers come to, in one sentence; None where nothing was measured."""
-    if result := known.get("result"):
-        first = known["first_hit"]
-        (used, after), before = list(result.items())[-1], result[chosen.ENCODER]
+    result, first = known.get("result", {}), known.get("first_hit", {})
+    if result and first:
+        before, (used, after) = result[chosen.ENCODER], list(result.items())[-1]
         if used == chosen.ENCODER:
-            return f"the encoder as it is is best: {after:.0f} of 100 right among the R nearest"
-        by = "" if used == scores.RECOMMENDED else ", by the model without training"
+            found = f"{after:.0f} of 100 right among the R nearest, and the very first for {first[used]:.0f} of 100"
+            return f"the encoder as it is is best: {found}"
         return (
             f"{after:.0f} of 100 right among the R nearest (encoder {before:.0f}), and the very first right for "
-            f"{first[used]:.0f} of 100 (encoder {first[chosen.ENCODER]:.0f}){by}"
+            f"{first[used]:.0f} of 100 (encoder {first[chosen.ENCODER]:.0f}){BY.get(used, '')}"
         )
-    if len(sides := known.get("criterion", {})) == 2:
+    sides = known.get("criterion", {})
+    if chosen.ENCODER in sides and scores.RECOMMENDED in sides:
         before, after = sides[chosen.ENCODER], sides[scores.RECOMMENDED]
-        return f"no labels: by the criterion, which needs none, {after:.0f} (encoder {before:.0f})"
+        return f"by the criterion, which needs no labels, {after:.0f} of 100 (encoder {before:.0f})"
     return None

@@ -99,12 +99,22 @@ def select_queries(
 
 
 def first_screen(orders: Mapping[str, Sequence[Compared]]) -> list[tuple[str, str, Compared]]:
-    """Of the queries of all tasks, as (task, reason, query): the median, the largest gain, and the largest loss."""
+    """Of the queries of all tasks, as (task, reason, query): the median, the largest gain, and the largest loss.
+
+    Where the median does not change it is that of the queries that do, and the reason says so.
+    """
     every = [(task, one) for task, order in orders.items() for one in order]
     if not every:
         return []
     every.sort(key=lambda item: -item[1].gain)
-    picked = {every[typical([one for _, one in every])]: "the median of all queries"}
+    median, reason = every[typical([one for _, one in every])], "the median of all queries"
+    changed = [item for item in every if item[1].gain]
+    if changed and not median[1].gain:
+        median, reason = (
+            changed[typical([one for _, one in changed])],
+            f"median of the {len(changed)} of {len(every)} that changed",
+        )
+    picked = {median: reason}
     gain, loss = every[0], min(every, key=lambda item: item[1].gain)
     if gain[1].gain > 0:
         picked.setdefault(gain, "the largest gain")

@@ -130,7 +130,9 @@ def trace(model: Model, uint8: bool, mean: Sequence[float] = ()) -> ExportedProg
     Of a model that sees images whole it takes rectangles, where the network and torch allow it.
     """
     config = model.config
-    if config.shape == "whole" and model.takes_other_sides:
+    # The first answer builds a network, which torch cannot trace: it is given here, and kept.
+    takes_other_sides = model.takes_other_sides
+    if config.shape == "whole" and takes_other_sides:
         try:
             return traced(model, uint8, mean, free=True)
         except Exception as error:  # torch raises a dozen kinds

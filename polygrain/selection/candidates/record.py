@@ -52,10 +52,11 @@ def comparison(trial: Trial, decision: Decision, settings: Settings) -> list[str
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     best, chosen, encoder = (100 * trial.value(name) for name in (decision.best, decision.chosen, ENCODER.name))
     lines = [
-        f"{counted(len(trial.candidates), 'candidate')} were compared by the criterion on "
-        f"{counted(len(trial.sample.rows), 'image')} of {counted(len(trial.sample.parts()), 'task')}. The criterion "
-        "needs no labels and goes from 0 to 100; it is another measure than R-Precision.",
-        f"{decision.best} has the highest criterion, {best:.1f}. The encoder as it is has {encoder:.1f}.",
+        f"The criterion compared {counted(len(trial.candidates), 'candidate')} on "
+        f"{counted(len(trial.sample.rows), 'image')} of {counted(len(trial.sample.parts()), 'task')}. It needs no "
+        "labels and goes from 0 to 100; it is another measure than R-Precision.",
+        f"Of the candidates that could be taken {decision.best} has the highest criterion, {best:.1f}. The encoder as "
+        f"it is has {encoder:.1f}.",
     ]
     if fallen:
         lines.append(f"{counted(fallen, 'candidate')} could not be taken: clearly below the encoder on a task.")

@@ -33,9 +33,11 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
     assert done.exit_code == 0, done.output
     found, lost, cost, smoothing, written = done.stdout.splitlines()
     assert found == "photos: 9 images without labels, so not evaluated"
-    assert lost.startswith("photos: 9 images to train on, and the choice needs 50") and "--alike 6" in smoothing
+    assert (
+        lost.startswith("of note in photos: 9 images to train on, and the choice needs 50") and "--alike 6" in smoothing
+    )
     assert re.fullmatch(
-        r"cost: about .* on this machine, by resnet50.a1_in1k at 64 px, .*; without --train, about .*", cost
+        r"cost: about .* on this machine, with resnet50.a1_in1k at 64 px, .*; without --train: about .*", cost
     )
     assert written == "wrote profiles/mine/values.yaml; next: polygrain run --profile mine"
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
@@ -115,6 +117,7 @@ def test_new__without_an_encoder_says_how_long_a_better_one_takes(project):
     done = run("mine", "--images", "photos")
     assert done.exit_code == 0, done.output
     values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
-    better = re.search(r"(--encoder vit_small\w+ --side 224), about [\d.]+ (?:minutes|hours)", done.output)
-    assert better and better[0] in values["report"]["better"]
+    better = re.search(r"(--encoder vit_small\w+ --side 224): (about [\d.]+ (?:minutes|hours))", done.output)
+    assert better and f"{better[1]}, {better[2]}" in values["report"]["better"]
+    assert values["report"]["better"].startswith("polygrain new ") and "--images " in values["report"]["better"]
     assert values["encoder"]["side"] == values["images"]["side"] == 96  # the photographs have no more

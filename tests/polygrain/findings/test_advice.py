@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.findings import chosen, scores
+from polygrain.findings import chosen, headline, scores
 from polygrain.findings.advice import Advice, advise
+from polygrain.findings.collection import steps
 from tests.helpers.report_world import CANDIDATES, write_choice
 
 MODEL, BEST, PLAIN = "Use the recommended model", "Use the model without training", "Use the encoder as it is"
@@ -86,6 +87,20 @@ def test_advise__says_where_another_way_finds_more_first_hits(tmp_path, first_hi
     advice = advice_of(tmp_path, table)
     assert (advice.first_before, advice.first_after) == (first_hits[0], first_hits[2])
     assert re.findall(r"\b\d\d\.\d", " ".join(advice.why)) == named
+
+
+def test_advise__the_encoder_with_smoothed_images_is_not_the_encoder_as_it_is(tmp_path):
+    table = birds(encoder=50.0, encoder_smoothed=58.0, recommended=45.0)
+    advice = advice_of(tmp_path, table)
+    assert advice.use not in (MODEL, BEST, PLAIN) and (advice.row, advice.after) == ("encoder_smoothed", 58.0)
+    assert [step.row for step in steps(table, advice.row)][-1] == "encoder_smoothed"
+    known = headline.numbers(table, chosen.read(tmp_path / "profiles/my birds/data/choice"), table, advice)
+    assert known["result"] == {"encoder": 50.0, "encoder_smoothed": 58.0} and "58" in (headline.spoken(known) or "")
+
+
+def test_advise__where_the_encoder_was_not_measured_nothing_is_said_of_it(tmp_path):
+    advice = advice_of(tmp_path, birds(recommended=55.0, recommended_smoothed=57.0))
+    assert not any("nan" in sentence or "No test image" in sentence for sentence in advice.why)
 
 
 def test_advise__commands_smooth_only_where_that_was_measured(tmp_path):

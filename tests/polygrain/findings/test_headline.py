@@ -15,7 +15,7 @@ def measured(**result: float) -> dict[str, dict[str, float]]:
     [
         (measured(encoder=22.6, recommended=26.7), ["27", "23", "57", "53"]),
         (measured(encoder=22.6, without_training=26.7), ["27", "23", "57", "53"]),
-        (measured(encoder=22.6), ["23"]),
+        (measured(encoder=22.6), ["23", "53"]),
         ({"criterion": {"encoder": 70.0, "recommended": 80.0}}, ["80", "70"]),
         ({"criterion": {}}, []),
     ],

@@ -74,6 +74,9 @@ def test_first_screen__the_median_of_all_tasks_and_their_largest_gain_and_loss()
     assert found == [("b", 7), ("c", 0), ("c", 2)]
     assert rows(queries.first_screen({"a": a})) == [1, 0, 2]
     assert rows(queries.first_screen({"b": orders["b"]})) == [7] and queries.first_screen({}) == []
+    unchanged = [compared(row, more) for row, more in enumerate([9, 7, 5, *[0] * 9, -2])]
+    (_, reason, median), *_ = queries.first_screen({"d": unchanged})
+    assert median.row == 2 and "4 of 13" in reason
 
 
 def test_show__no_more_pictures_than_are_relevant(tmp_path: Path):

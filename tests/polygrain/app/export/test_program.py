@@ -10,6 +10,7 @@ from polygrain.app.export.program import ONNX, TORCH, scaling, trace
 from polygrain.collection.postprocessing import Comparison
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
+from polygrain.encoder.model import is_dynamic
 
 ADAPTORS = {n: AdaptorConfig(names=["a", "b"][:n], width=4, fusion=f) for n, f in ((1, "average"), (2, "attention"))}
 MEAN = AdaptorConfig(names=["a", "b"], width=4, fusion="average")
@@ -74,6 +75,12 @@ def torch_module(graph):
     return lambda batch: graph.module()(torch.from_numpy(batch)).detach().numpy()
 
 
+def test_trace__asks_timm_nothing_while_torch_looks_on():
+    """A first question whether a network resizes its position embeddings would build one, which torch cannot trace."""
+    is_dynamic.cache_clear()
+    trace(drawn("vit_tiny_patch16_224", 32, VIT), False)
+
+
 def test_trace__of_what_it_cannot_free_takes_squares_and_says_so(monkeypatch, caplog):
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("no symbols here")
@@ -81,7 +88,7 @@ def test_trace__of_what_it_cannot_free_takes_squares_and_says_so(monkeypatch, ca
     monkeypatch.setattr(program, "scaled", fail)
     model = drawn("vit_tiny_patch16_224", 32, VIT, shape="whole")
     graph = trace(model, False)
-    assert not program.has_free_sides(graph) and "squares alone (no symbols here)" in caplog.text
+    assert not program.has_free_sides(graph) and "square inputs only (no symbols here)" in caplog.text
     assert difference(model, torch_module(graph), False) <= 1e-5
 
 
