@@ -159,9 +159,10 @@ def create(
         shutil.rmtree(profile)
         raise
     told = {task: [*looks[task].lines, *folder.unmeasured()] for task, folder in tasks.items()}
+    notes = "; ".join(f"{task}: {'; '.join(words)}" for task, words in told.items() if words)
     lines = [
         "; ".join(f"{task}: {folder.describe()}" for task, folder in tasks.items()),
-        "; ".join(f"of note in {task}: {'; '.join(words)}" for task, words in told.items() if words),
+        f"of note: {notes}" if notes else "",
         suited.cost,
         "" if alike else QUESTION,
         f"wrote {profile.relative_to(root)}/values.yaml; next: polygrain run --profile {name}",

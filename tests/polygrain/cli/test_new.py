@@ -34,7 +34,7 @@ def test_new__writes_a_profile_and_says_what_it_chose(project):
     found, lost, cost, smoothing, written = done.stdout.splitlines()
     assert found == "photos: 9 images without labels, so not evaluated"
     assert (
-        lost.startswith("of note in photos: 9 images to train on, and the choice needs 50") and "--alike 6" in smoothing
+        lost.startswith("of note: photos: 9 images to train on, and the choice needs 50") and "--alike 6" in smoothing
     )
     assert re.fullmatch(
         r"cost: about .* on this machine, with resnet50.a1_in1k at 64 px, .*; without --train: about .*", cost

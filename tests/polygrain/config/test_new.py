@@ -31,7 +31,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert lines == [
         "my-cars: 60 images of 3 classes (a, b, c), about 48 of them to train on; "
         "flat: 40 images without labels, so not evaluated; hats-1: 9 images without labels, so not evaluated",
-        f"my-cars: 48 images {few}; flat: 40 images {few}; hats-1: 9 images {few}",
+        f"of note: my-cars: 48 images {few}; flat: 40 images {few}; hats-1: 9 images {few}",
         new.QUESTION,
         "wrote profiles/mine/values.yaml; next: polygrain run --profile mine",
     ]
