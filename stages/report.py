@@ -191,14 +191,17 @@ def choice_section(made: chosen.Choice, recommended: advice.Advice, better: str,
     """
     criteria = [end for sides in made.compared.values() for side in ("encoder", "recommended") for end in sides[side]]
     ends = [value for row in recommended.rows for value in (row.encoder, row.recommended)]
-    command, _, time = better.rpartition(", ")
+    words, _, time = better.rpartition(", ")
+    command, time = (words, time) if words else (time, "")
+    if command.startswith("--"):  # of a profile of before
+        command = f"polygrain new NAME --images IMAGES {command}"
     is_chosen = recommended.row.startswith(scores.RECOMMENDED)
     first = Path(f"data/gallery/{next(iter(lists.tasks))}/embeddings.parquet").absolute()
     return {
         "advice": recommended,
         "used": wording.title_of(recommended.row.removesuffix(collection.SMOOTHED)).name.lower(),
         "searched": os.path.relpath(first, lists.root) if is_chosen else None,
-        "better": better and {"command": command or time, "time": time if command else ""},
+        "better": better and {"command": command, "time": time},
         "choice": made,
         "place": wording.placement([*ends, recommended.before, recommended.after]),
         "place_criterion": wording.placement(criteria),

@@ -45,7 +45,7 @@ def spoken(known: Numbers) -> str | None:
         before, (used, after) = result[chosen.ENCODER], list(result.items())[-1]
         if used == chosen.ENCODER:
             found = f"{after:.0f} of 100 right among the R nearest, and the very first for {first[used]:.0f} of 100"
-            return f"the encoder as it is is best: {found}"
+            return f"the encoder is best as it is: {found}"
         return (
             f"{after:.0f} of 100 right among the R nearest (encoder {before:.0f}), and the very first right for "
             f"{first[used]:.0f} of 100 (encoder {first[chosen.ENCODER]:.0f}){BY.get(used, '')}"
