@@ -5,9 +5,18 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 unexport PYTHONDONTWRITEBYTECODE # each process of pytest compiles all sources with checks of shapes
-TESTED := python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadfile
+# Processes of pytest at a time, each over its own folders: import and collection cost more than most tests.
+JOBS ?= 2
+export TEST_JOBS := $(JOBS)
+IN_PARTS := $(MAKE) --no-print-directory -k -j$(JOBS) --output-sync stages library pipeline
+TESTED = python -m pytest -q -m '$(MARK)'
+PAPERS := gsp mpcl tll
+OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests/test_$(paper)_*.py))
+# What their tests read besides their own room.
+SHARED := $(filter-out $(PAPERS:%=polygrain/%) polygrain/app polygrain/cli polygrain/findings,$(wildcard polygrain/*)) \
+	stages profiles encoders tests/helpers tests/conftest.py *.yaml pyproject.toml requirements.lock
 
-.PHONY: install repro test test-slow lint docs bench lock clean
+.PHONY: install repro test test-slow stages library pipeline $(PAPERS) lint docs bench lock clean
 install: .venv/ready
 .venv/ready: requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "error: Python 3.11.4 or newer is needed; PYTHON=... names another")'
@@ -21,9 +30,22 @@ install: .venv/ready
 repro: install
 	python -m polygrain run --profile "" $(ARGS)
 test: install
-	$(TESTED) -m 'not slow'
+	$(IN_PARTS) $(PAPERS) MARK='not slow' WITHOUT='$(OF_PAPERS:%=--ignore=%)'
 test-slow: install
-	$(TESTED) -m slow
+	$(IN_PARTS) MARK=slow
+library:
+	$(TESTED) tests/polygrain $(WITHOUT)
+pipeline:
+	$(TESTED) tests/pipeline
+stages:
+	$(TESTED) tests --ignore=tests/polygrain --ignore=tests/pipeline $(WITHOUT)
+$(PAPERS): FILES = $(filter tests/polygrain/$@ tests/test_$@_%,$(OF_PAPERS))
+$(PAPERS): PASSED = .work/tested/$@
+$(PAPERS):
+	@mkdir -p .work/tested && touch $(PASSED).begun
+	@if [ -e $(PASSED) ] && ! find $(SHARED) polygrain/$@ $(FILES) -type f ! -name '*.pyc' -newer $(PASSED) | grep -q .; \
+	then echo 'skipped: the tests of $@, since nothing that they read has changed'; \
+	else $(TESTED) $(FILES) && mv $(PASSED).begun $(PASSED); fi
 lint: install
 	ruff check .
 	ruff format --check .

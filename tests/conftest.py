@@ -10,8 +10,8 @@ os.environ.setdefault("POLYGRAIN_ENGINE", "torch")  # a program of onnxruntime t
 
 from polygrain.runner import threads
 
-# Workers of pytest-xdist share the cores; threads that outnumber them wait for one another.
-os.environ.update(threads.variables(int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+# The processes of `make test` share the cores; threads that outnumber them wait for one another.
+os.environ.update(threads.variables(int(os.environ.get("TEST_JOBS", "1"))))
 
 import pytest
 from jaxtyping import install_import_hook
