@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from polygrain.app.encoder import LITE, values_of
 from polygrain.collection.postprocessing.comparison import Comparison, choose
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import unit_rows
-from polygrain.config.request import Request
 from polygrain.encoder.model import Model
 from polygrain.encoder.origin import Origin, published
 from polygrain.fisher import ClusterWhitening
+from polygrain.new.encoder import LITE, values_of
+from polygrain.new.request import Request
 from polygrain.retrieval.metrics import collection_metrics
 from polygrain.store.rectangle import rectangle
 

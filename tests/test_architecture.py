@@ -39,7 +39,7 @@ SHARED = {
     "findings": ("report", "store"),
 }
 PAPERS = ("grappa", "gsp", "mpcl", "tll")  # they may import the shared rooms
-USE = ("app", "cli")  # they may import every room
+USE = ("app", "cli", "new")  # they may import every room
 TABLES = [*LIBRARY.rglob("*.j2"), *LIBRARY.rglob("*.csv")]
 
 

@@ -19,8 +19,8 @@ from polygrain.collection.file import File
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SETTINGS
-from polygrain.config.folders import Folder, examine
 from polygrain.config.lists import Task
+from polygrain.new.folders import Folder, examine
 from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import gallery, images

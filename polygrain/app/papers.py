@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from polygrain.app.estimate import shown
 from polygrain.config.lists import Lists
 from polygrain.grappa.report import published as grappa
 from polygrain.gsp.report import published as gsp
+from polygrain.new.estimate import shown
 from polygrain.sources.datasets import load
 from polygrain.sources.datasets.addresses import SOURCES
 from polygrain.store.reading import read_json

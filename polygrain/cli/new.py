@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from polygrain.config.new import Suited
+    from polygrain.new.profile import Suited
     from polygrain.sources.look import Sizes
 
-EPOCHS = 6  # of the adaptors in config/photographs.yaml
+EPOCHS = 6  # of the adaptors in new/photographs.yaml
 NUMBERS = "three numbers, or one for all channels"
 
 
@@ -66,9 +66,9 @@ def new(
     Example: polygrain new shoes --images data/raw/shoes --alike 6 --encoder vit_small_patch14_reg4_dinov2 --side 224
     """
     from pipeline import dvc_api, project
-    from polygrain.config.new import Suited, create, free
-    from polygrain.config.request import Request
     from polygrain.config.site import keep_site
+    from polygrain.new.profile import Suited, create, free
+    from polygrain.new.request import Request
 
     root = project()
     if root is None or not (root / "params.yaml").is_file():
@@ -84,9 +84,9 @@ def new(
 
     def suit(images: int, trained_on: int, tasks: int, sets: int, sizes: "Sizes") -> "Suited":
         """Loads torch and timm, which takes longer than all checks before it."""
-        from polygrain.app.encoder import better, choose, config_of, teacher_of
-        from polygrain.app.estimate import pass_time, passes, shown
-        from polygrain.app.ways import ways
+        from polygrain.new.encoder import better, choose, config_of, teacher_of
+        from polygrain.new.estimate import pass_time, passes, shown
+        from polygrain.new.ways import ways
 
         wanted = request._replace(shorter=sizes.shorter)
         settings, network = choose(wanted)

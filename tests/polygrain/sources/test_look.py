@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.config import folders
+from polygrain.new import folders
 from polygrain.sources import look
 from tests.helpers import streams
 

@@ -1,4 +1,4 @@
-from polygrain.app import estimate
+from polygrain.new import estimate
 
 
 def test_passes__more_work_takes_longer_and_training_longest():

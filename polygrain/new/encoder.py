@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from polygrain.compute import device
-from polygrain.config.folders import UNSAFE
-from polygrain.config.new import Settings
-from polygrain.config.request import Request, bare, require_there
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
 from polygrain.encoder.model import is_dynamic
 from polygrain.encoder.origin import Origin, is_hub, published, require_fit
+from polygrain.new.folders import UNSAFE
+from polygrain.new.profile import Settings
+from polygrain.new.request import Request, bare, require_there
 
 SHIPPED = "encoders/vit48"
 LITE = {f"lite{i}": f"tf_efficientnet_lite{i}.in1k" for i in range(3)}
@@ -46,7 +46,7 @@ def choose(request: Request) -> tuple[Settings, str]:
 
 def config_of(settings: Settings, root: Path) -> Config:
     """The config of the network that a profile of the project at `root` will have."""
-    values = dict.fromkeys(Origin.model_fields) | {"source": "folder", "path": SHIPPED, "kwargs": {}}
+    values: dict[str, Any] = dict.fromkeys(Origin.model_fields) | {"source": "folder", "path": SHIPPED, "kwargs": {}}
     values |= {name: value for name, value in settings.encoder.items() if name in values}
     return Origin(**values).describe(root / values["path"])
 
@@ -70,13 +70,18 @@ def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
 
 def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     """The values of a section `encoder`, and the network's config."""
-    names = (name and bare(name) for name in (request.name, request.architecture))
-    request = request._replace(**dict(zip(("name", "architecture"), names, strict=True)))
-    path = Path(os.path.abspath(str(request.name)))  # links stay
+    name = bare(request.name or "")
+    request = request._replace(name=name, architecture=request.architecture and bare(request.architecture))
+    path = Path(os.path.abspath(name))  # links stay
     if path.exists():
         values = from_disk(request, path)
     else:
-        values = from_package(request) if request.name in LITE else from_timm(request)
+        require_there(name)
+        if request.architecture:
+            raise ValueError(f"an architecture is for a file of weights, and {name} is none")
+        source, full = published_as(name)
+        side = request.side or native_side(full, request.shorter)
+        values = {"source": source, "path": VERSIONS, "architecture": full, "side": side}
     values |= {"side": values.get("side") or request.side, "kwargs": dict(request.kwargs), "interpolation": None}
     values |= {name: channels and list(channels) for name, channels in (("mean", request.mean), ("std", request.std))}
     try:
@@ -111,27 +116,14 @@ def from_disk(request: Request, path: Path) -> dict[str, Any]:
     return {"source": "file", "path": str(path), "architecture": request.architecture, "side": side}
 
 
-def from_package(request: Request) -> dict[str, Any]:
-    """Weights of an installed package by their short name, as values of the section `encoder`."""
-    if request.architecture:
-        raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
-    side = request.side or native_side(LITE[request.name], request.shorter)
-    return {"source": "installed", "path": VERSIONS, "architecture": LITE[request.name], "side": side}
-
-
-def from_timm(request: Request) -> dict[str, Any]:
-    """Published weights by their name, as values of the section `encoder`."""
-    require_there(request.name)
-    if request.architecture:
-        raise ValueError(f"an architecture is for a file of weights, and {request.name} is none")
-    names = networks.full_names(networks.require_known(request.name))
+def published_as(name: str) -> tuple[str, str]:
+    """Source and full name of published weights: of an installed package by their short name, else of timm."""
+    if name in LITE:
+        return "installed", LITE[name]
+    names = networks.full_names(networks.require_known(name))
     if not names:
-        raise ValueError(
-            f"timm publishes no weights of {request.name}: give a file of them, and this as --architecture"
-        )
-    name = request.name if "." in request.name else names[0]
-    side = request.side or native_side(name, request.shorter)
-    return {"source": "timm", "path": VERSIONS, "architecture": name, "side": side}
+        raise ValueError(f"timm publishes no weights of {name}: give a file of them, and this as --architecture")
+    return "timm", name if "." in name else names[0]
 
 
 def native_side(architecture: str, shorter: int | None) -> int:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from polygrain.collection.file import Facts, write
 from polygrain.collection.postprocessing import Comparison
-from polygrain.config.folders import Folder, examine, look, task_names
+from polygrain.new.folders import Folder, examine, look, task_names
 from polygrain.sources import look as looking
 from polygrain.sources.streams import place, stream
 from polygrain.sources.streams.place import File, Location

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import SingleQuotedScalarString
 
 from polygrain.config import compose
-from polygrain.config.folders import Folder, examine, look, task_names
+from polygrain.new.folders import Folder, examine, look, task_names
 from polygrain.sources.look import Sizes, sizes_of
 
 TEMPLATE = Path(__file__).with_name("photographs.yaml")

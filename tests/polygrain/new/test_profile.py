@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.config import folders, new
 from polygrain.config.compose import read_params
+from polygrain.new import folders
+from polygrain.new import profile as new
 from tests.helpers.project import ROOT
-from tests.polygrain.config.test_folders import paint
+from tests.polygrain.new.test_folders import paint
 
 
 @pytest.fixture

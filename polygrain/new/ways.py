@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from polygrain.app.encoder import LITE, QUICK, STORED, native_side
-from polygrain.app.estimate import shown
-from polygrain.config.new import Settings
-from polygrain.config.request import Request
 from polygrain.encoder import installed
+from polygrain.new.encoder import LITE, QUICK, STORED, native_side
+from polygrain.new.estimate import shown
+from polygrain.new.profile import Settings
+from polygrain.new.request import Request
 
 HALF_HOUR = 1800  # seconds
 SMALL = 224  # px; images below are like the smaller ones that were measured

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.app import ways
-from polygrain.app.encoder import STORED, Request, installed
-from polygrain.config.new import Settings
+from polygrain.new import ways
+from polygrain.new.encoder import STORED, Request, installed
+from polygrain.new.profile import Settings
 
 LITE0 = Settings({"architecture": "tf_efficientnet_lite0.in1k"}, 224, 224, 1)
 
