@@ -13,7 +13,7 @@ TESTED = python -m pytest -q -m '$(MARK)'
 PAPERS := gsp mpcl tll
 OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests/test_$(paper)_*.py))
 # What their tests read besides their own room.
-SHARED := $(filter-out $(PAPERS:%=polygrain/%) polygrain/app polygrain/cli polygrain/findings,$(wildcard polygrain/*)) \
+SHARED := $(filter-out $(PAPERS:%=polygrain/%) polygrain/app polygrain/cli polygrain/findings polygrain/new,$(wildcard polygrain/*)) \
 	stages profiles encoders tests/helpers tests/conftest.py *.yaml pyproject.toml requirements.lock
 
 .PHONY: install repro test test-slow stages library pipeline $(PAPERS) lint docs bench lock clean

@@ -24,6 +24,7 @@ def folder(ran, tmp_path, monkeypatch) -> Path:
     return shutil.copytree(ran, tmp_path / "toy")
 
 
+@pytest.mark.slow
 def test_Repo__wait_for_lock(ran):
     program = (
         "import sys, time; from pathlib import Path; from pipeline import dvc_api\n"

@@ -46,6 +46,7 @@ def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
     assert toy.texts(folder) == toy.trained() and toy.up_to_date(folder)
 
 
+@pytest.mark.slow
 def test_main__some_stages_and_the_exit_code(tmp_path):
     """Of a stage that ends with a line of its own nothing else is told, but for an error."""
     folder = toy.make(tmp_path / "toy", 2, 2, {"first": ": stages/run first; echo it says why; exit 3"})
@@ -68,6 +69,7 @@ def test_main__the_model_that_a_run_replaces_is_kept(tmp_path, monkeypatch):
     assert [file.read_text() for file in tmp_path.glob("models/*/config.json")] == ["one"]
 
 
+@pytest.mark.slow
 def test_main__ends_with_the_result_and_its_report(tmp_path, monkeypatch, capsys):
     """Without what dvc tells people at a terminal; a second run, which does nothing, ends with it, too."""
     numbers = '{"result": {"encoder": 22.6, "recommended": 26.7}, "first_hit": {"encoder": 1, "recommended": 2}}'

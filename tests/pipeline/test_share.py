@@ -52,6 +52,7 @@ def exchange(owner: Path, url: str, settings: dict[str, str] | None = None, **en
     assert toy.up_to_date(clone)
 
 
+@pytest.mark.slow
 def test_push__the_folder_of_a_group_stays_one(owner, tmp_path):
     """Every folder in it, of results and of runs, whatever the user's umask."""
     (tmp_path / "new").mkdir()
@@ -168,6 +169,7 @@ def test_fetch__what_is_not_shared_runs_afterwards(owner, tmp_path, gone):
     assert toy.up_to_date(second)
 
 
+@pytest.mark.slow
 def test_fetch__data_that_dvc_tracks_and_what_dvc_lock_names(tmp_path):
     """The data by DVC's own pull; results that the commit names also where their inputs are others here, or gone."""
     owner, url = tmp_path / "owner", str(tmp_path / "remote")
@@ -301,6 +303,7 @@ def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_push__says_what_is_not_up_to_date_and_what_is_missing(owner, tmp_path):
     with pytest.raises(ValueError, match="no remote is known"):
         share.push(owner, None)

@@ -67,6 +67,7 @@ for line in {lines}:
         assert error == "ModuleNotFoundError" and output == "" and re.fullmatch(rf"{name}: .* \.\.\.\n", announced)
 
 
+@pytest.mark.slow
 def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
     program = [sys.executable, "-m", "polygrain", "model", "gone"]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from polygrain.cli.main import app
 from polygrain.cli.new import channels, value_of
+from polygrain.new import estimate
 from tests.helpers.project import ROOT
 
 
@@ -21,6 +22,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for i in range(9):
         Image.new("RGB", (8, 8), (i, 0, 0)).save(tmp_path / f"photos/{i}.png")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(estimate, "pass_time", lambda config: 0.001 * config.size)
     return tmp_path
 
 

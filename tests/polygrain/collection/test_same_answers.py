@@ -129,6 +129,7 @@ def test_page(world: World, made: dict[str, Path], door: str) -> None:
         np.testing.assert_allclose([cosines[hit["row"]] for hit in hits], np.sort(cosines)[:-6:-1], atol=MOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uint8", [True, False])
 def test_exported_programs__search_the_rows_of_the_gallery(world: World, made: dict[str, Path], uint8: bool) -> None:
     dots = Collection.open(made["gallery"])

@@ -40,10 +40,11 @@ def computed(model, images=IMAGES):
     ("architecture", "kwargs", "blocks"),
     [
         ("tf_efficientnet_lite0", {}, 3),
-        pytest.param("resnet50", {"base_width": 8}, 2, marks=pytest.mark.slow),
-        pytest.param("mobilenetv3_small_050", {}, 1, marks=pytest.mark.slow),
+        ("resnet50", {"base_width": 8}, 2),
+        ("mobilenetv3_small_050", {}, 1),
     ],
 )
+@pytest.mark.slow
 def test_program__gives_what_torch_gives_of_each_block_at_each_side(tmp_path, architecture, kwargs, blocks):
     model = load(saved(tmp_path, architecture, blocks=blocks, **kwargs))
     for one in (model, copy.deepcopy(model).at_side(48, False)):
@@ -73,6 +74,7 @@ def test_program__of_a_network_that_is_traced_for_one_shape_torch_computes_the_o
             assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
+@pytest.mark.slow
 def test_program__new_weights_are_computed_with(tmp_path):
     model, other = load(saved(tmp_path)), load(saved(tmp_path))
     other.load_state_dict({name: tensor + 0.01 * tensor.abs() for name, tensor in other.state_dict().items()})

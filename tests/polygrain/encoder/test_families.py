@@ -21,7 +21,7 @@ FAMILIES = {
     "swin_tiny_patch4_window7_224.ms_in1k": (64, 12, {"embed_dim": 12, "window_size": 2}),
 }
 
-DEEP = ("convnext", "efficientnet", "resnet", "swin")
+DEEP = ("convnext", "efficientnet", "mobilenet", "resnet", "swin")
 
 
 def config_of(architecture: str) -> Config:

@@ -93,6 +93,7 @@ def test_prepare__the_state_and_the_file_are_those_of_the_plain_network(tmp_path
     assert prepared.state_dict().keys() == tensors.keys() and all(tensor.is_contiguous() for tensor in tensors.values())
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_prepare__new_weights_and_copies_of_a_prepared_model_compute_with_theirs(tmp_path):
     model, other = plain("lcnet_050"), plain("lcnet_050")

@@ -78,23 +78,19 @@ EDITS = {
     "lost image": "Path('images/b.png').unlink()",
     "graph": "p = Path('dvc.yaml'); p.write_text(p.read_text().replace('[seed]', '[seed, adaptor]'))",
 }
-QUICK = [("value", "after", "ours")]
 STARTS = {
     "run": [sys.executable, "-m", "polygrain", "run", "read@k128"],
     "flow": [sys.executable, "-m", "polygrain", "flow", "read@k128"],
     "ours": [*dvc_api.DVC, "repro", "read@k128"],
     "dvc": ["dvc", "repro", "read@k128"],
 }
-# Each edit once under our dvc and plain DVC; `run` and `flow` start ours, and have some of each kind.
-# What a stage cannot see any more, plain DVC records: it hashes a moment later.
-SOME = {"run": ("value", "new image", "graph"), "flow": ("value", "source")}
-MOMENTS = ("loaded", "before", "after", "ended")
+# Each edit under our dvc, at every moment. Plain DVC records what a stage cannot see any more: it hashes later.
 CASES = [
-    (edit, MOMENTS[(i + j) % (3 if start == "dvc" else 4)], start)
-    for j, start in enumerate(STARTS)
-    for i, edit in enumerate(EDITS)
-    if edit in SOME.get(start, EDITS)
-]
+    ("value", "after", "ours"), ("value", "loaded", "run"), ("value", "before", "dvc"), ("source", "loaded", "ours"),
+    ("source", "ended", "flow"), ("source", "after", "dvc"), ("new image", "before", "ours"),
+    ("new image", "loaded", "dvc"), ("other image", "after", "ours"), ("lost image", "ended", "ours"),
+    ("graph", "loaded", "dvc"), ("graph", "ended", "ours"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -122,13 +118,11 @@ def run(folder: Path, start: str, edits: dict[str, str] | None = None) -> str:
     return toy.run(folder, *STARTS[start], check=False, PYTHONPATH=path, EDITS=json.dumps(edits or {}))
 
 
-@pytest.mark.parametrize(
-    ("edit", "moment", "start"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in QUICK)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("edit", "moment", "start"), CASES)
 def test_require_same__a_result_is_recorded_under_what_it_was_made_with(folder, edit, moment, start):
     output = run(folder, start, {moment: EDITS[edit]})
-    if (edit, moment, start) in QUICK:
+    if (edit, moment, start) == CASES[0]:
         assert "seed changed while this stage ran: run again" in output
     text = folder / "data/read/k128/text"
     if is_recorded(folder):
@@ -184,6 +178,7 @@ def test_require_loaded__knows_the_start_better_than_to_a_second(tmp_path):
     assert said.strip().splitlines()[-1] == "ValueError: after.py changed while this stage started: run again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("start", "walks"), [("ours", 0), ("dvc", 2)])
 def test_watch__looks_at_the_users_folders_where_our_dvc_does_not(folder, start, walks):
     (folder / "sitecustomize.py").write_text(COUNTER)
@@ -204,10 +199,8 @@ COURSES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("edits", "is_kept", "start"),
-    [*COURSES[:2], *(pytest.param(*course, marks=pytest.mark.slow) for course in COURSES[2:])],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("edits", "is_kept", "start"), COURSES)
 def test_look__an_edit_that_is_undone_costs_no_epoch(folder, edits, is_kept, start):
     """It is said once; where it is undone too late, the next run finds all epochs, and the checkpoint goes then."""
     toy.run(folder, "git", "checkout", "-q", "-b", "other")
@@ -224,7 +217,8 @@ def test_look__an_edit_that_is_undone_costs_no_epoch(folder, edits, is_kept, sta
     assert not list(folder.glob(".work/*/*/*"))
 
 
-@pytest.mark.parametrize(("start", "seed"), [("dvc", "abc"), pytest.param("ours", "1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("start", "seed"), [("dvc", "abc"), ("ours", "1")])
 def test_put_back__a_run_that_fails_costs_no_result(folder, start, seed):
     """DVC removes the last one before it starts the stage, which is refused, or killed."""
     run(folder, start)
@@ -234,6 +228,7 @@ def test_put_back__a_run_that_fails_costs_no_result(folder, start, seed):
     assert (folder / "data/read/k128/text").read_text() == before
 
 
+@pytest.mark.slow
 def test_read_by__as_dvc_reads_the_graph():
     """Every stage of the project's own graph: the same paths, and by file the same values."""
     with Repo(str(ROOT)) as repo:

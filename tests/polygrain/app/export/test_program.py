@@ -62,6 +62,7 @@ def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
     assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8, comparison, free) <= MOST
 
 
+@pytest.mark.slow
 def test_trace__takes_rectangles_of_a_model_that_sees_images_whole():
     model = drawn("vit_tiny_patch16_224", 40, VIT | {"img_size": 48}, scaled=48, mirrored=True, shape="whole")
     model.config = model.config.model_copy(update={"resize": 50})
