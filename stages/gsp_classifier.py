@@ -55,7 +55,7 @@ class Convolutional(schema.Section):
 class Params(schema.Section):
     networks: dict[schema.Name, Convolutional] = Field(description="by the names that gsp_classifiers has for them")
     poolings: dict[schema.Name, dict[str, float | int | bool | None]] = Field(
-        description="values of each, by its name in polygrain/gsp/poolings/build.py"
+        description="values of each, by its name in polygrain/gsp/poolings"
     )
     embedding: int = Field(ge=2, description="linear discriminants of the retrieval scores")
     epochs: schema.Epochs = Field(description="epochs over the training images")
@@ -75,7 +75,7 @@ class Params(schema.Section):
     @classmethod
     def poolings_exist(cls, poolings: dict[str, dict]) -> dict[str, dict]:
         for name, values in poolings.items():
-            build.check(name, values)
+            build.KNOWN.checked(name, values)
         return poolings
 
     def fits(self, lists: Lists) -> None:

@@ -67,9 +67,7 @@ class Params(schema.Section):
     losses: dict[schema.Name, LossParams] = Field(
         description="values of each, by its name in polygrain/losses/metric.py"
     )
-    poolings: dict[schema.Name, Values] = Field(
-        description="values of each, by its name in polygrain/gsp/poolings/build.py"
-    )
+    poolings: dict[schema.Name, Values] = Field(description="values of each, by its name in polygrain/gsp/poolings")
     ridge: schema.Factor = Field(description="ridge regularisation of the zero-shot loss's predictor")
     scale: schema.Factor = Field(description="factor of the zero-shot loss's logits")
     optimizer: Literal[tuple(OPTIMIZERS)] = Field(description="of all that trains")
@@ -85,12 +83,12 @@ class Params(schema.Section):
         if self.resize is not None and self.resize < self.side:
             raise ValueError(f"resize {self.resize} is smaller than side {self.side}; it must be {self.side} or more")
         for name, loss in self.losses.items():
-            metric.check(name, loss.values)
+            metric.KNOWN.checked(name, loss.values)
             if self.embedding % loss.values.get("heads", 1):
                 heads = loss.values["heads"]
                 raise ValueError(f"losses.{name}.values.heads is {heads}; it must divide embedding, {self.embedding}")
         for name, values in self.poolings.items():
-            build.check(name, values)
+            build.KNOWN.checked(name, values)
         return self
 
     def fits(self, lists: Lists) -> None:
@@ -98,7 +96,7 @@ class Params(schema.Section):
         for name, run in lists.gsp_runs.items():
             _, _, values = configure(run, self)
             try:
-                build.check(run.pooling, values)
+                build.KNOWN.checked(run.pooling, values)
             except ValueError as error:
                 raise ValueError(f"gsp_runs.{name}.values: {error}") from error
             listed = lists.repeats_of(name)

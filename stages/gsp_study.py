@@ -17,7 +17,7 @@ from torch import Tensor
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.gsp.folds import early_stopping
-from polygrain.gsp.poolings import build
+from polygrain.gsp.poolings.prototypes import start_prototypes
 from polygrain.gsp.report import contents
 from polygrain.gsp.report.geometry import geometry
 from polygrain.gsp.studies import colours
@@ -75,7 +75,7 @@ def learn(params: Tokens, how: str, seed: int, work: Path) -> Learned:
     torch.manual_seed(seed)  # the layers draw their start from the global generator
     bags = Bags(params.world, params.dim, how.removesuffix("-zs"), values, params.margin, share)
     if values:
-        build.start_prototypes(bags.pool, bags.tokens.detach(), seed)
+        start_prototypes(bags.pool, bags.tokens.detach(), seed)
     labels = torch.arange(params.world.classes)
     unseen, batch = labels.repeat_interleave(params.unseen), labels.repeat_interleave(params.per_class)
     watched, tested = (draw(params.world, unseen, torch.Generator().manual_seed(1000 + i)) for i in range(2))

@@ -1,9 +1,12 @@
 """What every section of params.yaml obeys."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+Variant = TypeVar("Variant", bound=Callable[..., Any])
 
 
 class Section(BaseModel):
@@ -34,12 +37,33 @@ Mean = Annotated[float, Field(ge=0, le=1, strict=True)]
 Deviation = Annotated[float, Field(ge=0.001, le=1, strict=True)]
 
 
-def check_values(values: Mapping[str, object], kinds: Mapping[str, Any], where: str = "") -> None:
-    """ValueError, which begins with `where`, for a value whose name has no kind here, or that is not of its kind."""
-    for name, value in values.items():
-        if name not in kinds:
-            raise ValueError(f"{where}{name!r} cannot be set; known are {', '.join(sorted(kinds)) or 'none'}")
-        try:
-            TypeAdapter(kinds[name], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
-        except ValidationError as error:
-            raise ValueError(f"{where}{name} is {value!r}: {error.errors()[0]['msg']}") from None
+class Variants(dict[str, Variant]):
+    """The variants of one kind by name. The signature of each names its values and annotates their bounds.
+
+    Not values are its first `given` parameters, and those with a default.
+    """
+
+    def __init__(self, kind: str, given: int) -> None:
+        super().__init__()
+        self.kind, self.given = kind, given
+
+    def __call__(self, variant: Variant) -> Variant:
+        """Adds a function by its name, as a decorator."""
+        self[variant.__name__] = variant
+        return variant
+
+    def checked(self, name: str, values: Mapping[str, object]) -> Variant:
+        """The variant. ValueError for an unknown one, for values that it does not take, and for one out of bounds."""
+        if name not in self:
+            raise ValueError(f"no {self.kind} {name!r}; known: {', '.join(sorted(self))}")
+        parameters = [*inspect.signature(self[name]).parameters.values()][self.given :]
+        taken = {one.name: one.annotation for one in parameters if one.default is one.empty}
+        if taken.keys() != values.keys():
+            words = ", ".join(taken) or "no values", ", ".join(values) or "none"
+            raise ValueError(f"{self.kind} {name!r} takes {words[0]}; given: {words[1]}")
+        for key, value in values.items():
+            try:
+                TypeAdapter(taken[key], config=Section.model_config).validate_python(value)
+            except ValidationError as error:
+                raise ValueError(f"{self.kind} {name!r}: {key} is {value!r}: {error.errors()[0]['msg']}") from None
+        return self[name]

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from polygrain.compute import device
 from polygrain.gsp.poolings import build
+from polygrain.gsp.poolings.pooling import Pooled
 from polygrain.gsp.poolings.prototypes import Selection
 from polygrain.losses.zero_shot import zero_shot_loss
 
@@ -41,7 +42,7 @@ class PooledClassifier(nn.Module):
         if self.class_embeddings is not None:
             nn.init.kaiming_normal_(self.class_embeddings)
 
-    def forward(self, images: Float[Tensor, "batch 3 y x"]) -> build.Pooled:
+    def forward(self, images: Float[Tensor, "batch 3 y x"]) -> Pooled:
         with device.autocast(images.device, self.precision):
             maps = self.network.forward_features(device.for_convolutions((images - PIXEL_MEAN) / PIXEL_STD))
         return self.pool(maps.float())

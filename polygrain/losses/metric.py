@@ -7,7 +7,6 @@ Written here are only the losses whose published form differs from the library's
 the library averages the active ones, and `xbm` builds on it.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Annotated
 
@@ -17,10 +16,17 @@ from pydantic import Field
 from pytorch_metric_learning import distances, losses
 from torch import Tensor, nn
 
-from polygrain.config.schema import Factor, Temperature, check_values
+from polygrain.config.schema import Factor, Temperature, Variants
 from polygrain.losses.intra_batch import IntraBatch
 
 SAME = 1 - 1e-5  # a cosine above it is of an image with itself
+
+
+Margin = Annotated[float, Field(ge=0, le=100)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+Few = Annotated[int, Field(ge=1, le=64)]
+
+loss = KNOWN = Variants[Callable[..., nn.Module]]("loss", given=2)
 
 
 class Library(nn.Module):
@@ -103,33 +109,43 @@ def distance(normalise: bool) -> distances.LpDistance:
     return distances.LpDistance(normalize_embeddings=normalise, p=2)
 
 
-def c1(embedding_size: int, classes: int, margin: float) -> nn.Module:
+@loss
+def c1(embedding_size: int, classes: int, margin: Margin) -> nn.Module:
     return PairSums(margin)
 
 
-def c2(embedding_size: int, classes: int, positive_margin: float, negative_margin: float, normalise: bool) -> nn.Module:
+@loss
+def c2(
+    embedding_size: int, classes: int, positive_margin: Margin, negative_margin: Margin, normalise: bool
+) -> nn.Module:
     """Mean of the positive terms above 0 plus mean of the negative ones above 0, on distances."""
     return Library(losses.ContrastiveLoss(positive_margin, negative_margin, distance=distance(normalise)))
 
 
-def triplet(embedding_size: int, classes: int, margin: float) -> nn.Module:
+@loss
+def triplet(embedding_size: int, classes: int, margin: Margin) -> nn.Module:
     """All triplets of the batch; mean of those above 0."""
     return Library(losses.TripletMarginLoss(margin, distance=distance(True)))
 
 
-def multi_similarity(embedding_size: int, classes: int, alpha: float, beta: float, base: float) -> nn.Module:
+@loss
+def multi_similarity(
+    embedding_size: int, classes: int, alpha: Factor, beta: Factor, base: Annotated[float, Field(ge=-1, le=1)]
+) -> nn.Module:
     """Without its own pair miner, as in GSP's study."""
     return Library(losses.MultiSimilarityLoss(alpha, beta, base))
 
 
-def proxy_nca_pp(embedding_size: int, classes: int, temperature: float) -> nn.Module:
+@loss
+def proxy_nca_pp(embedding_size: int, classes: int, temperature: Temperature) -> nn.Module:
     """-log softmax of cosine / temperature over all proxies; ProxyNCA++ has 9 d^2 = 18 - 18 cos, so 1/18."""
     loss = losses.NormalizedSoftmaxLoss(classes, embedding_size, temperature, distance=distances.CosineSimilarity())
     nn.init.kaiming_normal_(loss.W.data.T)
     return Library(loss)
 
 
-def proxy_anchor(embedding_size: int, classes: int, margin: float, alpha: float) -> nn.Module:
+@loss
+def proxy_anchor(embedding_size: int, classes: int, margin: Margin, alpha: Factor) -> nn.Module:
     """The negative term is averaged over all proxies, as published.
 
     GSP's study averages over proxies with a negative; with two classes in the batch those are all.
@@ -137,35 +153,23 @@ def proxy_anchor(embedding_size: int, classes: int, margin: float, alpha: float)
     return Library(losses.ProxyAnchorLoss(classes, embedding_size, margin=margin, alpha=alpha))
 
 
-def xbm(embedding_size: int, classes: int, margin: float, memory: int, start: int) -> nn.Module:
+@loss
+def xbm(
+    embedding_size: int,
+    classes: int,
+    margin: Margin,
+    memory: Annotated[int, Field(ge=1, le=100_000_000)],
+    start: Annotated[int, Field(ge=0)],
+) -> nn.Module:
     return CrossBatchMemory(embedding_size, margin, memory, start)
 
 
+@loss
 def libc(
-    embedding_size: int, classes: int, steps: int, heads: int, temperature: float, smoothing: float, dropout: float
+    embedding_size: int, classes: int, steps: Few, heads: Few, temperature: Temperature, smoothing: Part, dropout: Part
 ) -> nn.Module:
     """Two classifiers, one of them after a network that passes messages between the images of a batch."""
     return IntraBatch(embedding_size, classes, steps, heads, temperature, smoothing, dropout)
-
-
-KNOWN: dict[str, Callable[..., nn.Module]] = {
-    loss.__name__: loss for loss in (c1, c2, triplet, multi_similarity, proxy_nca_pp, proxy_anchor, xbm, libc)
-}
-Margin = Annotated[float, Field(ge=0, le=100)]
-Part = Annotated[float, Field(ge=0, lt=1)]
-Few = Annotated[int, Field(ge=1, le=64)]
-# The allowed values, by name; a name means the same in every loss.
-VALUES = {
-    **dict.fromkeys(["margin", "positive_margin", "negative_margin"], Margin),
-    **dict.fromkeys(["alpha", "beta"], Factor),
-    **dict.fromkeys(["smoothing", "dropout"], Part),
-    **dict.fromkeys(["steps", "heads"], Few),
-    "base": Annotated[float, Field(ge=-1, le=1)],  # a cosine
-    "memory": Annotated[int, Field(ge=1, le=100_000_000)],
-    "normalise": bool,
-    "start": Annotated[int, Field(ge=0)],
-    "temperature": Temperature,
-}
 
 
 def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.Module:
@@ -173,20 +177,4 @@ def build(name: str, embedding_size: int, classes: int, **values: object) -> nn.
 
     ValueError lists the known names, or the values that this loss takes.
     """
-    require(name, values)
-    return KNOWN[name](embedding_size, classes, **values)
-
-
-def check(name: str, values: dict[str, object]) -> None:
-    """ValueError for an unknown loss, and for values that it does not take or that are out of bounds."""
-    require(name, values)
-    check_values(values, VALUES, f"loss {name!r}: ")
-
-
-def require(name: str, values: dict[str, object]) -> None:
-    """ValueError for an unknown loss, and for values that it does not take."""
-    if name not in KNOWN:
-        raise ValueError(f"no loss {name!r}; known: {', '.join(sorted(KNOWN))}")
-    taken = list(inspect.signature(KNOWN[name]).parameters)[2:]
-    if set(values) != set(taken):
-        raise ValueError(f"loss {name!r} takes {', '.join(taken)}; given: {', '.join(values) or 'none'}")
+    return KNOWN.checked(name, values)(embedding_size, classes, **values)

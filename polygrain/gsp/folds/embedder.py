@@ -14,7 +14,8 @@ from polygrain.config.schema import Factor, Section
 from polygrain.gsp.folds.maps import Maps
 from polygrain.gsp.folds.trunk import Trunk
 from polygrain.gsp.poolings import build
-from polygrain.gsp.poolings.prototypes import Selection, costs
+from polygrain.gsp.poolings.pooling import Pooled
+from polygrain.gsp.poolings.prototypes import Selection, costs, start_prototypes
 from polygrain.losses import metric
 from polygrain.losses.zero_shot import zero_shot_loss
 from polygrain.store import arrays
@@ -79,7 +80,7 @@ class Embedder(nn.Module):
     def has_prototypes(self) -> bool:
         return any(isinstance(part, Selection) for part in self.head.modules())
 
-    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> build.Pooled:
+    def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         """The embedding (not normalised), and where the pooling has them its attributes and weights."""
         return self.head(self.layer(maps))
 
@@ -96,7 +97,7 @@ class Embedder(nn.Module):
     def start(self, maps: Float[Tensor, "image channel y x"], seed: int) -> None:
         """Sets the prototypes to averages of these maps in the embedded space, by greedy k-centre."""
         space = self.head.embed(self.layer(maps))
-        build.start_prototypes(self.head.pool, nn.functional.normalize(space.mean((2, 3)), dim=1), seed)
+        start_prototypes(self.head.pool, nn.functional.normalize(space.mean((2, 3)), dim=1), seed)
 
 
 def parameter_groups(embedder: Embedder, rate: float, proxy_factor: float) -> list[dict]:

@@ -4,21 +4,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.gsp.poolings.pooling import Few, Odd, Pooled, Pooling
 
 
-class CBAM(nn.Module):
+class CBAM(Pooling, name="cbam"):
     """`reduction` divides the channels inside the channel attention, `kernel` is the side of the spatial convolution.
 
     GSP's study uses 16 and 3; CBAM itself 16 and 7.
     """
 
-    def __init__(self, channels: int, reduction: int, kernel: int) -> None:
-        super().__init__()
-        if kernel % 2 == 0 or reduction < 1:
-            raise ValueError(f"kernel is {kernel} and reduction {reduction}; an odd side and at least 1 are needed")
+    def __init__(self, channels: int, reduction: Few, kernel: Odd) -> None:
+        super().__init__(channels)
         hidden = max(1, channels // reduction)
-        self.size = channels
         self.channel = nn.Sequential(
             nn.Linear(channels, hidden, bias=False), nn.ReLU(), nn.Linear(hidden, channels, bias=False)
         )

@@ -2,23 +2,19 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 
 SMALLEST = 1e-12
 
 
-class CroW(nn.Module):
+class CroW(Pooling, name="crow"):
     """Nothing is learned. Negative features count as zero.
 
     CroW counts how often a channel is above zero; here, as in GSP's study, the mean of its logistic stands for that
     count, because training needs a gradient.
     """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.size = channels
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         maps = maps.relu()

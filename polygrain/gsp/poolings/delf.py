@@ -4,15 +4,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Width
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 
 
-class DeLF(nn.Module):
+class DeLF(Pooling, name="delf"):
     """softplus(w relu(W f)) weighs each place; `hidden` is the number of rows of W (512)."""
 
-    def __init__(self, channels: int, hidden: int) -> None:
-        super().__init__()
-        self.size = channels
+    def __init__(self, channels: int, hidden: Width) -> None:
+        super().__init__(channels)
         self.score = nn.Sequential(nn.Conv2d(channels, hidden, 1), nn.ReLU(), nn.Conv2d(hidden, 1, 1), nn.Softplus())
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:

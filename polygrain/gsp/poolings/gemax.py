@@ -2,17 +2,18 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Factor
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 
 
-class GeneralisedMax(nn.Module):
+class GeneralisedMax(Pooling, name="gemax"):
     """F (F'F + ridge I)^-1 1 for a map F of `channel place` (Murray et al. 2016); frequent features do not dominate."""
 
-    def __init__(self, channels: int, ridge: float) -> None:
-        super().__init__()
-        self.size, self.ridge = channels, ridge
+    def __init__(self, channels: int, ridge: Factor) -> None:
+        super().__init__(channels)
+        self.ridge = ridge
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         """Solved in float32; `weights`, one per place, may be negative."""

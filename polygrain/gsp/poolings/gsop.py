@@ -1,10 +1,14 @@
 """GSoP: channels and places weighted by what their covariances say (Gao et al. 2019)."""
 
+from typing import Annotated
+
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Width
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 
 
 def covariance(rows: Float[Tensor, "batch row sample"]) -> Float[Tensor, "batch row row"]:
@@ -27,16 +31,18 @@ class SecondOrderGate(nn.Module):
         return torch.sigmoid(self.mix(self.row(normed).flatten(1)))
 
 
-class GSoP(nn.Module):
+class GSoP(Pooling, name="gsop"):
     """The larger of two gated maps, averaged: one gate per channel, one per place.
 
     `attention` channels (128) enter the covariances. That of the places needs a fixed number of them: maps are
     averaged to `grid` x `grid` for it, and the gate is brought back to the map's size.
     """
 
-    def __init__(self, channels: int, attention: int, grid: int) -> None:
-        super().__init__()
-        self.size, self.grid = channels, grid
+    takes = "embedded"
+
+    def __init__(self, channels: int, attention: Width, grid: Annotated[int, Field(ge=1, le=64)]) -> None:
+        super().__init__(channels)
+        self.grid = grid
         self.channels_in = nn.Sequential(nn.Conv2d(channels, attention, 1), nn.BatchNorm2d(attention), nn.ReLU())
         self.places_in = nn.Sequential(nn.Conv2d(channels, attention, 1), nn.BatchNorm2d(attention), nn.ReLU())
         self.channel_gate = SecondOrderGate(attention, channels)

@@ -4,15 +4,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Width
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 
 
-class NetVLAD(nn.Module):
+class NetVLAD(Pooling, name="netvlad"):
     """`centres` x `width` numbers (8 x 16 and 64 x 128 in GSP's study); each centre's residual has unit length."""
 
-    def __init__(self, channels: int, width: int, centres: int) -> None:
-        super().__init__()
-        self.size = width * centres
+    takes = "own"
+
+    def __init__(self, channels: int, width: Width, centres: Width) -> None:
+        super().__init__(width * centres)
         self.project = nn.Conv2d(channels, width, 1, bias=False)
         self.assign = nn.Conv2d(width, centres, 1)
         self.centres = nn.Parameter(nn.init.xavier_uniform_(torch.empty(centres, width)))

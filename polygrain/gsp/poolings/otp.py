@@ -1,12 +1,15 @@
 """OTP: features are carried to prototypes that must receive equal mass, one vector each (Mialon et al. 2021)."""
 
 import math
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Factor, Width
+from polygrain.gsp.poolings.pooling import Pooled, Pooling
 from polygrain.gsp.poolings.prototypes import costs
 
 
@@ -24,16 +27,23 @@ def balanced_plan(
     return (scores + prototype + feature).exp()
 
 
-class OTP(nn.Module):
+class OTP(Pooling, name="otp"):
     """`prototypes` x `width` numbers: sqrt(m) sum_j pi_ij f_j. In GSP's study 8 x 16 and 64 x 128,
     epsilon 2, 10 iterations.
     """
 
-    def __init__(self, channels: int, width: int, prototypes: int, epsilon: float, iterations: int) -> None:
-        super().__init__()
-        if not epsilon > 0 or iterations < 1:
-            raise ValueError(f"epsilon is {epsilon} and iterations {iterations}; both must be above 0")
-        self.size, self.epsilon, self.iterations = width * prototypes, epsilon, iterations
+    takes = "own"
+
+    def __init__(
+        self,
+        channels: int,
+        width: Width,
+        prototypes: Width,
+        epsilon: Factor,
+        iterations: Annotated[int, Field(ge=1, le=10_000)],
+    ) -> None:
+        super().__init__(width * prototypes)
+        self.epsilon, self.iterations = epsilon, iterations
         self.project = nn.Conv2d(channels, width, 1, bias=False)
         self.prototypes = nn.Parameter(nn.init.xavier_uniform_(torch.empty(prototypes, width)))
 

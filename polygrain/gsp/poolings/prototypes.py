@@ -38,8 +38,6 @@ class Selection(nn.Module):
     def __init__(self, channels: int, prototypes: int, mu: float, epsilon: float) -> None:
         super().__init__()
         check(mu, epsilon)
-        if channels < 1 or prototypes < 1:
-            raise ValueError(f"channels is {channels} and prototypes {prototypes}; both must be at least 1")
         self.mu, self.epsilon = mu, epsilon
         self.prototypes = nn.Parameter(torch.randn(prototypes, channels) / channels**0.5)
 

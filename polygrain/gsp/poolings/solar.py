@@ -3,18 +3,18 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import GeneralisedMean, Pooled
+from polygrain.gsp.poolings.plain import GeneralisedMean
+from polygrain.gsp.poolings.pooling import Exponent, Few, Pooled, Pooling
 
 
-class SOLAR(nn.Module):
+class SOLAR(Pooling, name="solar"):
     """f + W softmax(q'k / sqrt(width)) v over places, then a generalised mean; `reduction` divides the width inside."""
 
-    def __init__(self, channels: int, reduction: int, p: float) -> None:
-        super().__init__()
-        if not 1 <= reduction <= channels:
-            raise ValueError(f"reduction is {reduction}; it must be 1..{channels}, the number of channels")
+    def __init__(self, channels: int, reduction: Few, p: Exponent) -> None:
+        super().__init__(channels)
+        if reduction > channels:
+            raise ValueError(f"reduction is {reduction}; it must be at most {channels}, the number of channels")
         width = channels // reduction
-        self.size = channels
         self.query = nn.Sequential(nn.Conv2d(channels, width, 1), nn.BatchNorm2d(width), nn.ReLU())
         self.key = nn.Sequential(nn.Conv2d(channels, width, 1), nn.BatchNorm2d(width), nn.ReLU())
         self.value = nn.Conv2d(channels, width, 1)

@@ -3,20 +3,18 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.gsp.poolings.pooling import Odd, Pooled, Pooling
 
 
-class NormWeighted(nn.Module):
+class NormWeighted(Pooling, name="t_smk"):
     """mean of |f| times the mean of f's `window` x `window` neighbours inside the map; nothing is learned.
 
     The lengths are attention, not features: no gradient runs through them.
     """
 
-    def __init__(self, channels: int, window: int) -> None:
-        super().__init__()
-        if window < 1 or window % 2 == 0:
-            raise ValueError(f"window is {window}; an odd side is needed (the study: 3)")
-        self.size, self.window = channels, window
+    def __init__(self, channels: int, window: Odd) -> None:
+        super().__init__(channels)
+        self.window = window
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:
         smooth = nn.functional.avg_pool2d(maps, self.window, 1, self.window // 2, count_include_pad=False)

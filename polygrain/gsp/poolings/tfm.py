@@ -4,20 +4,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from polygrain.gsp.poolings.plain import Pooled
+from polygrain.config.schema import Width
+from polygrain.gsp.poolings.pooling import Few, Pooled, Pooling
 
 
-class Transformer(nn.Module):
+class Transformer(Pooling, name="tfm"):
     """`layers` (1, 2, 4, 8) encoder layers over the places and one learned token, whose output is the vector.
 
     Places have no position: like every other pooling here it takes a map as a bag of features.
     """
 
-    def __init__(self, channels: int, width: int, layers: int, heads: int) -> None:
-        super().__init__()
-        if layers < 1 or heads < 1 or width % heads:
-            raise ValueError(f"layers is {layers}, heads {heads}, width {width}; heads must divide the width")
-        self.size = width
+    takes = "own"
+
+    def __init__(self, channels: int, width: Width, layers: Few, heads: Few) -> None:
+        super().__init__(width)
+        if width % heads:
+            raise ValueError(f"width is {width} and heads {heads}; heads must divide the width")
         self.project = nn.Conv2d(channels, width, 1)
         self.token = nn.Parameter(0.02 * torch.randn(width))
         self.layers = nn.ModuleList(

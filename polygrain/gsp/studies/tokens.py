@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from polygrain.config.schema import Section
 from polygrain.gsp.poolings import build
+from polygrain.gsp.poolings.pooling import Pooled
 from polygrain.losses import metric
 from polygrain.losses.zero_shot import zero_shot_loss
 from polygrain.retrieval.formulas import measure
@@ -63,7 +64,7 @@ class Bags(nn.Module):
         """Keeps every coordinate within +-0.3, so that embeddings do not lower the loss by growing."""
         self.tokens.clamp_(-LIMIT, LIMIT)
 
-    def forward(self, bags: Int[Tensor, "bag token"]) -> build.Pooled:
+    def forward(self, bags: Int[Tensor, "bag token"]) -> Pooled:
         return self.pool(self.tokens[bags].transpose(1, 2).unsqueeze(3))
 
     def loss_of(self, bags: Int[Tensor, "bag token"], labels: Int[Tensor, " bag"]) -> Float[Tensor, ""]:
