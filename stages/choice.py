@@ -1,7 +1,7 @@
 """ONE model, chosen without labels: which adaptors, which last layer, and how collections are compared.
 
-Reads   images, encoder, resolution and what it saw, features, seeds, pseudo-labels and scatters, every adaptor set,
-        fusion and distillation
+Reads   images, encoder, resolution and what it saw, features, seeds, pseudo-labels and scatters, every adaptor set
+        and fusion
 Writes  weights.safetensors, config.json   the recommended model, its last layer in closed form
         comparisons.json     how each task's images are compared: their mean, how they are smoothed
         README.md            its card
@@ -157,7 +157,6 @@ def main(
     scatter: Path,
     adaptor: Path,
     fusion: Path,
-    distillation: Path,
     output: Path,
     *,
     params: Params,
@@ -166,7 +165,6 @@ def main(
 ) -> str:
     models = {"encoder": resolution} | {name: adaptor / name for name in lists.trained}
     models |= {name: fusion / name for name in lists.fusions if name != "supervised"}
-    models |= {f"distilled_{name}": distillation / name for name in lists.distillations}
     tasks = list(lists.tasks)
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
 

@@ -58,7 +58,7 @@ def require_last_block(config: Config, path: Path) -> None:
     """ValueError for a model of several blocks: adaptors learn from the last block's output."""
     if config.blocks > 1:
         raise ValueError(
-            f"config.json in {path} has blocks {config.blocks}: it is a chosen or distilled model; give the encoder "
+            f"config.json in {path} has blocks {config.blocks}: it is a chosen model; give the encoder "
             "that it was made of, which embeds by its last block alone"
         )
 

@@ -142,7 +142,7 @@ def test_stages__sources_that_read_a_list_depend_on_it(stage):
     text = (ROOT / f"stages/{stage}.py").read_text()
     text = re.sub(r"    def fits\(self.*?(?=\n    (?:def |@)|\n\n\n)", "", text, flags=re.DOTALL)  # only checks values
     declared = set(map(str, body(stage)["params"]))
-    lists = ("tasks", "fusions", "distillations", "supervised_models", "models", "mpcl", "tll", "mrt")
+    lists = ("tasks", "fusions", "supervised_models", "models", "mpcl", "tll", "mrt")
     # One that reads only its own item depends on that item.
     needed = {name for name in lists if re.search(rf"lists\.{name}(?!\w|\[(?:task|run|study)\])", text)}
     needed |= set(re.findall(r'\w+="([\w.]+)"', text.rpartition("command.run(main")[2]))

@@ -61,10 +61,10 @@ def write_models(folder, std=0.1, side=48):
     for seed, name in enumerate(("average", "augmentation", "neighbour")):
         fusion = "average" if name == "average" else "attention"
         write_model(adapted(encoder, ["k4", "k8"], seed, std, fusion), folder / "fusion" / name)
-    taught, generator = adapted(encoder, ["distilled"], 5, std), torch.Generator().manual_seed(6)
-    taught.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
-    write_model(taught, folder / "distillation" / "encoder")
-    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion", "distillation")]
+    reduced, generator = adapted(encoder, ["reduced"], 5, std), torch.Generator().manual_seed(6)
+    reduced.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
+    write_model(reduced, folder / "reduced")
+    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion")]
 
 
 def see(images, models, folder, settings):
@@ -119,12 +119,11 @@ def test_main__lists_all_candidates_the_best_first(chosen):
         assert float(row["criterion"]) == pytest.approx(np.mean([float(row[task]) for task in TASKS]), abs=1e-5)
         assert float(row["cost"]) == float(row["scale"]) ** 2
         assert row["scale"] == ("1.0" if row["name"] == "encoder" else "1.5")
-    models = {"k4", "k8", "average", "augmentation", "neighbour", "distilled_encoder", "encoder"}
+    models = {"k4", "k8", "average", "augmentation", "neighbour", "encoder"}
     assert {row["model"] for row in rows if row["layer"] == "none"} == models
     assert {row["scale"] for row in rows if row["model"] == "encoder"} == {"1.0", "1.5"}
     assert {row["model"] for row in rows if row["layer"] == "clusters"} == {row["model"] for row in rows}
     assert {(row["blocks"], row["dim"]) for row in rows if row["layer"] == "clusters"} == {("2", "48")}
-    assert {row["model"] for row in rows if row["layer"] == "own"} == {"distilled_encoder"}
 
 
 def test_main__says_what_was_chosen_with_intervals(chosen):
@@ -194,7 +193,7 @@ def read_by_all(chosen, models, tmp_path_factory):
 BUILT = [(name, layer) for name in ("resolution", "fusion/neighbour") for layer in ("none", "clusters")]
 
 
-@pytest.mark.parametrize(("name", "layer"), [*BUILT, ("distillation/encoder", "own")])
+@pytest.mark.parametrize(("name", "layer"), [*BUILT, ("reduced", "own")])
 def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, name, layer):
     folder = models[0].parent / name
     settings = params(layer=layer if layer == "clusters" else "none")
@@ -223,7 +222,7 @@ def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, nam
 
 
 @pytest.mark.parametrize("dim", [5, 60])
-@pytest.mark.parametrize("name", ["resolution", "distillation/encoder"])
+@pytest.mark.parametrize("name", ["resolution", "reduced"])
 def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name, dim):
     settings = params(dim=dim)
     world = world_of(chosen[0], read_by_all, settings)
@@ -343,14 +342,14 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
     images, encoder, settings = write_images(tmp_path / "images"), write_encoder(tmp_path / "encoder"), params()
     settings = settings.model_copy(update={"errors": 0.0})
     seen = {"settings": settings.criterion, "reference": settings.reference, "taken": settings.blocks}
-    listed = lists(granularities={"size4": "pseudo_labels/size4"}, adaptors={}, fusions={}, distillations={}, models={})
+    listed = lists(granularities={"size4": "pseudo_labels/size4"}, adaptors={}, fusions={}, models={})
     sides = resolution.Params(scales=[1.5], cost=(side / 32) ** 2, errors=100)
     folders = [tmp_path / name for name in ("resolution", "views", "features")]
     resolution.main(images, encoder, *folders[:2], params=sides, lists=listed, seed=0, **seen)
     with counted() as passes:
         run_features(folders[2], images, folders[0], dtype="float32")
     assert passes
-    folders += [*cluster(tmp_path, images, folders[2], listed), *map(tmp_path.joinpath, "abc")]
+    folders += [*cluster(tmp_path, images, folders[2], listed), *map(tmp_path.joinpath, "ab")]
     chosen, given = tmp_path / "choice", {"smoothing": SETTINGS, "lists": listed}
     scores = {}
     with counted() as passes:

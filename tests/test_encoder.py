@@ -36,7 +36,7 @@ def test_main__copies_a_model_folder_and_sets_the_resize(tmp_path):
 
 def test_main__a_model_of_several_blocks_is_refused(tmp_path):
     save(load(write_encoder(tmp_path / "given")).at_side(32, False, 2), tmp_path / "given")
-    with pytest.raises(ValueError, match=r"config.json in .*given has blocks 2: it is a chosen or distilled model"):
+    with pytest.raises(ValueError, match=r"config.json in .*given has blocks 2: it is a chosen model"):
         main(tmp_path / "given", tmp_path / "encoder", params=params(), shape="crop")
     with pytest.raises(ValueError, match="has blocks 2"):
         params(path="given").agrees({}, tmp_path)

@@ -27,7 +27,6 @@ TLL = ["tll_pairs@own", "tll_features@own", "tll_pca@own", "tll_adaptation@own",
 def shrink(values: dict) -> None:
     """One item of most lists, and a study of pairs."""
     values["fusions"] = {"average": "adaptor", "neighbour": "refreshed_graph"}
-    values["distillations"] = {"encoder": "resolution"}
     values["models"] = {"encoder": "encoder", "k3": "adaptor/k3", "recommended": "choice"}
     values["tll"] = {"own": STUDY}
     values["tll_pca"] |= {"components": 8, "runs": 3}
@@ -115,7 +114,7 @@ def kill_during(project: Path, stage: str) -> None:
 def test_kill__a_run_from_nothing_continues_and_ends_with_the_same_bytes(reproduced, tmp_path):
     """Also the same bytes twice: the other project ran undisturbed."""
     project = small_project(tmp_path / "again")
-    for stage in ("adaptor@k6", "fusion@neighbour", "distillation@encoder"):
+    for stage in ("adaptor@k6", "fusion@neighbour"):
         kill_during(project, stage)
         assert "continues after epoch" in dvc(project, "repro", "--single-item", stage)
         assert not list((project / ".work" / stage.split("@")[0]).rglob("checkpoint.safetensors"))

@@ -29,7 +29,6 @@ def test_profile__is_the_paper_and_nothing_is_missing() -> None:
     assert set(lists.supervised_models) == on <= set(lists.models)
     # Every model that is made is evaluated.
     made = {*lists.granularities, *lists.fusions, *lists.baselines, *lists.supervised_models, "encoder", "recommended"}
-    made |= {f"distilled_{name}" for name in lists.distillations}
     assert set(lists.models) == made
 
 

@@ -59,7 +59,7 @@ def test_main__names_the_granularity_that_needs_more_images_than_are_distinct(wo
     with pytest.raises(ValueError, match="k8 needs 8 seeds, and 6 were drawn, which are distinct images: take k6"):
         cluster(tmp_path, images, features, granularity="k8")
     named = {name: f"pseudo_labels/{name}" for name in ("size4", "k8")}
-    off = {name: {} for name in ("adaptors", "fusions", "distillations", "models")}
+    off = {name: {} for name in ("adaptors", "fusions", "models")}
     sizes, _ = cluster(tmp_path, images, features, granularity="size4", granularities=named, **off)
     assert len(set(sizes.tolist())) == 6
 

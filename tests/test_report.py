@@ -39,9 +39,9 @@ def plain(root: Path) -> World:
 
 
 def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
-    """The world where the recommended model and a distilled one are evaluated, too."""
-    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["recommended", "distilled_encoder", "encoder"])
-    values = VALUES | {"distilled_encoder": {"one": 0.42, "two": 0.5}, "recommended": {"one": 0.5, "two": 0.49}}
+    """The world where the recommended model is evaluated, too."""
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["recommended", "encoder"])
+    values = VALUES | {"recommended": {"one": 0.5, "two": 0.49}}
     labelled = {model: {task: v for task, v in row.items() if task not in unlabelled} for model, row in values.items()}
     return World(root, lists, labelled, unlabelled)
 
@@ -84,7 +84,7 @@ def nothing_trained(root: Path, best: float, unlabelled: set[str] = frozenset())
     """The page of a graph that trains nothing, where the encoder's best form is the chosen one."""
     lists = lists_of(["one", "two"], [], [], ["encoder", "recommended"])
     models = {"encoder": "encoder", "without_training": "choice/without_training", "recommended": "choice"}
-    lists = lists.model_copy(update={"models": models, "distillations": {}})
+    lists = lists.model_copy(update={"models": models})
     values = {"encoder": 0.4, "without_training": best, "recommended": 0.5}
     labelled = {model: {task: v for task in ("one", "two") if task not in unlabelled} for model, v in values.items()}
     world = World(root, lists, labelled, unlabelled)
@@ -290,9 +290,9 @@ def test_main__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     page, html = page_of(chosen_folder), (chosen_folder / "index.html").read_text(encoding="utf-8")
     assert "49.5 of 100" in page.text and "no task falls; two −1.0, of 12 queries: too few to tell" in page.text
     assert re.findall(r'<tbody class="one">\s*<tr>\s*<th[^>]*rowspan="1">([^<]+)<', html) == ["Recommended model"]
-    assert list(cells_of(chosen_folder))[-2:] == [("distilled_encoder", "as it is"), ("recommended", "as it is")]
+    assert list(cells_of(chosen_folder))[-1] == ("recommended", "as it is")
     metrics = metrics_of(chosen_folder)
-    assert "recommended" in metrics and not {"recommended_whitened", "distilled_encoder_whitened"} & set(metrics)
+    assert "recommended" in metrics and "recommended_whitened" not in metrics
 
 
 def test_main__images_that_are_not_smoothed_are_not_called_so(tmp_path):

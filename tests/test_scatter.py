@@ -36,7 +36,7 @@ def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds_block_by_bloc
 
 
 def test_main__of_images_that_are_all_equal_there_is_none(tmp_path):
-    nothing = {name: {} for name in ("adaptors", "fusions", "distillations", "models")}
+    nothing = {name: {} for name in ("adaptors", "fusions", "models")}
     images, given = write_images(tmp_path / "images"), lists(granularities={"size4": "pseudo_labels/size4"}, **nothing)
     features = run_features(tmp_path / "features", images, write_encoder(tmp_path / "encoder"))
     for task in TASKS:

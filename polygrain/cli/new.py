@@ -56,7 +56,7 @@ def new(
         ),
     ] = None,
     train: Annotated[
-        bool, typer.Option("--train", help="train adaptors, fusions and distilled models, too; it takes much longer")
+        bool, typer.Option("--train", help="train adaptors and fusions, too; it takes much longer")
     ] = False,
 ) -> None:
     """Write a profile for your own images.

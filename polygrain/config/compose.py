@@ -35,6 +35,8 @@ from polygrain.store.drafts import drafted
 MADE = re.compile("data/(?!raw/)")
 CONFLICT = re.compile("^(<{7} |>{7} )", re.MULTILINE)
 NAME = re.compile(r"^([\w.-]+):", re.MULTILINE)
+# Lists that profiles of before have, and the sections of their stages.
+GONE = {"distillations": "distillation"}
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
 
 
@@ -147,6 +149,18 @@ def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
     return result
 
 
+def without_gone(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """A profile's values without the stages that are gone; ValueError where it lists items of one."""
+    for title in GONE:
+        if values.get(title):
+            raise ValueError(f"{file} has {title}, and their stage is gone: remove them, and their rows from models")
+    # `polygrain new` wrote the reference of the choice as that of another section.
+    choice, target = values.get("choice"), (values.get("distillation") or {}).get("target", {})
+    if isinstance(choice, dict) and choice.get("reference") == "${distillation.target}":
+        values["choice"] = choice | {"reference": target}
+    return {key: value for key, value in values.items() if key not in (*GONE, *GONE.values())}
+
+
 def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
@@ -156,7 +170,10 @@ def compose(profile: Path) -> dict[str, Any]:
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
         replaced, extended = (above.pop(key, []) for key in ("replace", "extend"))
-        above, extended = lists.divided(above), [*extended, *(["paths"] if "tasks" in extended else [])]
+        above, extended = (
+            lists.divided(without_gone(file, above)),
+            [*extended, *(["paths"] if "tasks" in extended else [])],
+        )
         for name in replaced:
             values = without(values, name)
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:

@@ -164,9 +164,6 @@ class Lists(Section):
     baselines: dict[Literal[tuple(BASELINES)], str] = Field(  # type: ignore[valid-type]
         description="simpler methods to compare with, each with the folder it learns from (one_set: features)"
     )
-    distillations: dict[Name, str] = Field(
-        description="models that learn to give in one pass the embedding of several: encoder, or a fusion"
-    )
     teachers: dict[Name, Teacher] = Field(
         description="larger encoders, whose embeddings are clustered in place of the encoder's; {}: none"
     )
@@ -261,15 +258,12 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     models |= {"without_training": "choice/without_training", "recommended": "choice"} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
-    models |= {f"distilled_{name}": f"distillation/{name}" for name in items["distillations"]}
     models |= {f"teacher_{name}": f"teacher/{name}" for name in items["teachers"]}
-    fusions = {name: f"fusion/{name}" for name in items["fusions"] if name != "supervised"}
     return {
         "granularities": {name: f"pseudo_labels/{name}" for name in adaptors},
         "adaptors": adaptors,
         "fusions": FUSIONS if trained else {},
         "baselines": BASELINES,
-        "distillations": {"encoder": "resolution"} | fusions,
         "models": models,
     }
 

@@ -19,7 +19,6 @@ FUSIONS = ("neighbour", "augmentation", "average")
 RECOMMENDED = "recommended"
 WITHOUT_TRAINING = "without_training"
 SIDE = "resolution"  # the encoder at the side that was chosen, and nothing else
-DISTILLED = "distilled_"
 TEACHER = "teacher_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
 
@@ -75,22 +74,22 @@ def percent(entry: dict[str, Any]) -> dict[str, float]:
 
 
 def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
-    """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, distilled and supervised
-    ones, and last the one to use."""
+    """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, supervised ones, and
+    last the one to use."""
     order = ["pixels", "encoder", SIDE, WITHOUT_TRAINING, "closed_form", "one_set", "many_sets"]
     order += [*granularities, *reversed(FUSIONS), "static"]
 
     def place(name: str) -> int:
         if name in order:
             return order.index(name)
-        return len(order) + (2 if name == RECOMMENDED else 0 if name.startswith(DISTILLED) else 1)
+        return len(order) + (name == RECOMMENDED)
 
     return sorted(models, key=place)
 
 
 def is_finished(model: str) -> bool:
     """Whether the model contains a whitening or its replacement, so that whitening it again says nothing."""
-    return model in (RECOMMENDED, WITHOUT_TRAINING) or model.startswith(DISTILLED)
+    return model in (RECOMMENDED, WITHOUT_TRAINING)
 
 
 def read_metrics(file: Path) -> dict[str, dict[str, Any]]:

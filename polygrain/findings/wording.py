@@ -33,7 +33,6 @@ TITLES = {
     "one_set": ("One random set", "M+A_1: learns from pairs of views, without clusters"),
     "many_sets": ("Random sets, fused", "M*(random): trained together on pairs of views"),
     "closed_form": ("Closed form", "a linear layer from the pseudo-labels of all granularities"),
-    "distilled_encoder": ("Distilled encoder", "gives in one pass nearly the encoder's embedding at larger inputs"),
     "recommended": ("Recommended model", "chosen without labels"),
 }
 
@@ -51,12 +50,6 @@ def title_of(row: str) -> Title:
         name, about = TITLES[model]
     elif re.fullmatch(r"(k|size)[0-9]+", model):
         name, about = f"Adaptor {model}", "one granularity"
-    elif model.startswith(scores.DISTILLED):
-        taught = title_of(model.removeprefix(scores.DISTILLED)).name
-        name, about = (
-            f"Distilled {taught[0].lower()}{taught[1:]}",
-            "gives in one pass nearly its embedding at larger inputs",
-        )
     elif model.startswith(scores.TEACHER):
         name, about = (
             f"Teacher {model.removeprefix(scores.TEACHER)}",

@@ -54,11 +54,10 @@ def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: in
     if not ks:
         return compared + embedded
     # Each trained model is compared and evaluated; the one that is chosen is fitted, evaluated and searched, too.
-    trained = (ks + 5) * (sample * VIEWS + min(train, CLUSTERED) + images) * cost + (train + 2 * images) * cost
+    trained = (ks + 3) * (sample * VIEWS + min(train, CLUSTERED) + images) * cost + (train + 2 * images) * cost
     adaptors = ks * epochs * train * TRAINING * cost
     fusions = 2 * (epochs / 2) * 2 * train * TRAINING * cost * (1 + ks / 4)
-    distillations = 2 * train * (epochs * TRAINING * cost + 2 * 3.25 * cost)
-    return compared + embedded + trained + adaptors + fusions + distillations
+    return compared + embedded + trained + adaptors + fusions
 
 
 def shown(seconds: float) -> str:

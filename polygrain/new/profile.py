@@ -37,7 +37,7 @@ class Settings(NamedTuple):
     cost: float = 2.25
     """passes that the recommended model may take"""
     batches: Mapping[str, int] = {}
-    """of `adaptor`, `fusion`, `distillation`, where they are smaller than usual"""
+    """of `adaptor` and `fusion`, where they are smaller than usual"""
 
 
 class Suited(NamedTuple):
@@ -67,7 +67,7 @@ def written(
     values["tasks"] = {task: task_values(task, folder) for task, folder in tasks.items()}
     values["granularities"], values["adaptors"] = list(granularities), list(trained)
     if not trained:
-        values["fusions"], values["distillations"] = [], []
+        values["fusions"] = []
         values["models"] = ["encoder", "resolution", "without_training", "recommended"]
     values["choice"]["alike"].update(alike)
     if suited.teachers:
@@ -76,9 +76,9 @@ def written(
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
     if settings.stored == settings.side:  # a careful look at more than is stored would see no more
-        values["distillation"]["target"]["scales"] = [1]
+        values["choice"]["reference"]["scales"] = [1]
     fusions = [values["fusion"]["augmentation"], values["fusion"]["neighbour"]]  # the others are the same
-    parts = {"adaptor": [values["adaptor"]], "fusion": fusions, "distillation": [values["distillation"]]}
+    parts = {"adaptor": [values["adaptor"]], "fusion": fusions}
     for part, batch in settings.batches.items():
         for section in parts[part]:
             section["batch"] = batch

@@ -60,7 +60,6 @@ def shrink(values: dict) -> None:
     values["adaptor"] |= {"epochs": 3, "batch": 8}
     for how in ("augmentation", "neighbour"):
         values["fusion"][how] |= {"epochs": 3, "batch": 8, "projector": [32, 32]}
-    values["distillation"] |= {"epochs": 3, "batch": 8}
     values["choice"]["criterion"]["fewest"] = 20  # of the 24 images that train
     values["evaluation"]["whitened_dim"] = 8
     values["mpcl"] = {}

@@ -20,17 +20,12 @@ CLASSES, IMAGES = 4, 6
 FUSIONS = {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"}
 
 
-GIVEN = ("root", "versions", "seed", "tasks", "paths", "granularities", "adaptors", "fusions", "distillations")
+GIVEN = ("root", "versions", "seed", "tasks", "paths", "granularities", "adaptors", "fusions")
 
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
     adaptors = {name: f"adaptor/{name}" for name in granularities}
-    known = {
-        "pixels": "images",
-        "encoder": "encoder",
-        "distilled_encoder": "distillation/encoder",
-        "recommended": "choice",
-    }
+    known = {"pixels": "images", "encoder": "encoder", "recommended": "choice"}
     return Lists(
         root=".",
         versions="versions.yaml",
@@ -40,7 +35,6 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         granularities={name: f"pseudo_labels/{name}" for name in granularities},
         adaptors=adaptors,
         fusions={name: FUSIONS[name] for name in fusions},
-        distillations={"encoder": "resolution"},
         **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in (*GIVEN, "models")},
         # A YAML merge puts the adaptors first; the report must not depend on that.
         models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
@@ -113,7 +107,7 @@ CANDIDATES = [
     ("average", "average,1.0,1,none,,1", 0.9, 0.5),
     ("k2", "k2,1.0,1,none,,1", 0.6, 0.6),
     ("k4", "k4,1.0,1,none,,1", 0.5, 0.5),
-    ("distilled_encoder", "distilled_encoder,1.0,1,none,,1", 0.4, 0.4),
+    ("neighbour", "neighbour,1.0,1,none,,1", 0.4, 0.4),
     ("encoder", "encoder,1.0,1,none,,1", 0.4, 0.3),
     ("encoder, at 2 times the side", "encoder,2.0,1,none,,4", 0.3, 0.3),
 ]

@@ -11,7 +11,7 @@ from polygrain.compute import processes
 from polygrain.encoder.config import Attention
 from polygrain.encoder.views import Augmentation
 from polygrain.store import arrays
-from stages import adaptor, distillation, features, fusion, knn_graph, pseudo_labels, refreshed_graph, seeds
+from stages import adaptor, features, fusion, knn_graph, pseudo_labels, refreshed_graph, seeds
 from tests.helpers.settings import classifier, criterion, pairs, reference
 from tests.helpers.small import TASKS, lists
 
@@ -35,20 +35,6 @@ FUSION = fusion.Params(
     neighbour=TWINS | {"neighbours": 3, "refresh": True},
     static=TWINS | {"neighbours": 3, "refresh": False},
     supervised=fusion.Supervised(**classifier(epochs=2, batch=13, augmentation=VIEWS), start_std=0.02),
-)
-DISTILLATION = distillation.Params(
-    target=reference(),
-    neighbours=2,
-    width=6,
-    watch="criterion",
-    watched=12,
-    precision="float32",
-    augmentation=VIEWS,
-    epochs=2,
-    batch=13,
-    learning_rate=0.01,
-    weight_decay=0.0,
-    warmup=0.5,
 )
 
 
@@ -88,16 +74,6 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for name in ("k4", "k8"):
         labels, target = output / "pseudo_labels" / name, output / "adaptor" / name
         run(adaptor, images, encoder, labels, target, granularity=name, params=TRAINING, **given)
-    run(
-        distillation,
-        images,
-        encoder,
-        encoder,
-        output / "distillation/encoder",
-        name="encoder",
-        params=DISTILLATION,
-        **given,
-    )
     parts = images, output / "adaptor", output / "knn_graph"
     settings = refreshed_graph.Params(precision="float32")
     run(refreshed_graph, *parts, output / "refreshed_graph", params=settings, lists=lists())

@@ -38,7 +38,6 @@ def lists(**changes: object) -> Lists:
         "granularities": {"k4": "pseudo_labels/k4", "k8": "pseudo_labels/k8"},
         "adaptors": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"},
-        "distillations": {"encoder": "resolution"},
         "teachers": {},
         "baselines": {},
         "supervised_models": {},

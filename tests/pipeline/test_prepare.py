@@ -104,7 +104,7 @@ def test_ready__composes_a_profile_before_it_checks(tmp_path, values):
     (profile / "values.yaml").write_text("adaptor: {epochs: 5}\n")
     assert ready("mine", tmp_path) == profile
     assert read_params(profile / "params.yaml")["adaptor"]["epochs"] == 5
-    assert (profile / "data/distillation").is_dir()  # the stage `choice` reads it, even where nothing is distilled
+    assert (profile / "data/fusion").is_dir()  # the stage `choice` reads it, even where nothing is fused
     # What the list no longer names would be part of the folder that fusions depend on.
     assert sorted(path.name for path in (profile / "data/adaptor").iterdir()) == ["k512", "k7.partial"]
     (profile / "values.yaml").write_text("adaptor: {epoch: 5}\n")

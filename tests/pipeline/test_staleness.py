@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 from polygrain.config.lists import Lists
 from tests.helpers.project import copy_project
 
-TRAINED = "resolution adaptor distillation choice"  # by the criterion
+TRAINED = "resolution adaptor choice"  # by the criterion
 DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
-OF_TASKS = "resolution seeds pseudo_labels scatter adaptor knn_graph refreshed_graph fusion distillation choice "
+OF_TASKS = "resolution seeds pseudo_labels scatter adaptor knn_graph refreshed_graph fusion choice "
 OF_TASKS += "evaluation report mpcl_encoder mpcl_probe mpcl_report"
 K64 = {"granularities.k64": "pseudo_labels/k64", "adaptors.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
 CHANGES = [
@@ -52,7 +52,7 @@ CHANGES = [
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
     ("params.yaml", {"report.thumbnail": 9}, "report"),
-    ("params.yaml", {"seed": 1}, f"resolution adaptor distillation {DRAWN}"),
+    ("params.yaml", {"seed": 1}, f"resolution adaptor {DRAWN}"),
     (
         "params.yaml",
         K64,

@@ -48,7 +48,7 @@ def text(config: Config, choice: dict[str, Any]) -> str:
     seen = f", scaled to {config.side} px for the network" if config.scaled else ""
     layers = {
         "none": "the first principal axes of the training images" if config.reduced else "none",
-        "own": "learnt in distillation",
+        "own": "the model's own",
         "clusters": "computed in closed form from clusters of the training images",
     }
     return CARD.format(

@@ -113,11 +113,7 @@ def test_stages__two_processes_give_the_results_of_one(tmp_path, monkeypatch):
         np.testing.assert_allclose(*centroids, atol=1e-6, err_msg=stage)
     # Sums over half batches round differently from sums over whole ones.
     assert shared_work.FUSION.augmentation.epochs == 2
-    trained = (
-        ["distillation/encoder"]
-        + [f"adaptor/{name}" for name in ("k4", "k8")]
-        + [f"fusion/{name}" for name in shared_work.FUSIONS]
-    )
+    trained = [f"adaptor/{name}" for name in ("k4", "k8")] + [f"fusion/{name}" for name in shared_work.FUSIONS]
     for name in trained:
         losses = [
             [float(row["loss"]) for row in csv.DictReader((folder / name / "history.csv").read_text().splitlines())]

@@ -15,13 +15,11 @@ paths: {digits: versions.yaml, own: data/raw/own, far: /far/away}
 granularities: {k2: pseudo_labels/k2}
 adaptors: &adaptors {k2: adaptor/k2}
 fusions: {average: adaptor, neighbour: refreshed_graph}
-distillations: {encoder: resolution}
 models:
   encoder: encoder
   <<: *adaptors
   average: fusion/average
   neighbour: fusion/neighbour
-  distilled_encoder: distillation/encoder
 tll: {example: {path: versions.yaml, weights: data/encoder}}
 encoder: {path: encoders/vit48, rates: [0.00001, 1], weights: weights/net}
 gsp_folds: {losses: {c1: {margin: 1}, c2: {margin: 2}}}
@@ -54,7 +52,7 @@ def test_compose__a_profile_without_differences_is_the_root_seen_from_there(prof
     assert made["tasks"] == root["tasks"]
     assert made["tll"] == {}  # the root's runs of the papers are its own
     assert made["encoder"] == root["encoder"] | {"path": "../../encoders/vit48"}
-    for name in ("seed", "granularities", "adaptors", "fusions", "distillations", "models", "gsp_folds"):
+    for name in ("seed", "granularities", "adaptors", "fusions", "models", "gsp_folds"):
         assert made[name] == root[name]
 
 
@@ -104,16 +102,15 @@ def test_compose__a_value_may_stand_for_another(profiles):
 
 
 def test_compose__short_lists_get_the_folders_that_dvc_needs(profiles):
-    text = "granularities: [16, size4]\nfusions: [average, static]\ndistillations: [encoder, average]\n"
+    text = "granularities: [16, size4]\nfusions: [average, static]\n"
     made = composed(profiles, text)
     assert made["granularities"] == {"k16": "pseudo_labels/k16", "size4": "pseudo_labels/size4"}
     assert made["adaptors"] == {"k16": "adaptor/k16", "size4": "adaptor/size4"}
     assert made["fusions"] == {"average": "adaptor", "static": "knn_graph"}
-    assert made["distillations"] == {"encoder": "resolution", "average": "fusion/average"}
     # The root's models that are made here, and one for each adaptor set.
-    assert list(made["models"]) == ["k16", "size4", "encoder", "average", "distilled_encoder"]
-    made = composed(profiles, "fusions: []\ndistillations: []\nmodels: [encoder, avrage]\n")
-    assert made["fusions"] == made["distillations"] == {}
+    assert list(made["models"]) == ["k16", "size4", "encoder", "average"]
+    made = composed(profiles, "fusions: []\nmodels: [encoder, avrage]\n")
+    assert made["fusions"] == {}
     assert made["models"] == {"k2": "adaptor/k2", "encoder": "encoder", "avrage": "avrage"}  # the check names it
 
 
@@ -125,9 +122,15 @@ def test_compose__trains_on_all_of_its_own_granularities_unless_it_says_on_which
     assert composed(profiles, "from: b\ngranularities: [8]\n", a=a, b=b)["adaptors"] == {"k8": "adaptor/k8"}
 
 
+def test_compose__profiles_of_before_lose_the_stages_that_are_gone(profiles):
+    text = "distillations: []\nchoice: {reference: '${distillation.target}'}\n"
+    made = composed(profiles, text + "distillation: {epochs: 8, target: {mirrored: true}}\n")
+    assert made["choice"] == {"reference": {"mirrored": True}} and not made.keys() & {"distillation", "distillations"}
+
+
 @pytest.mark.parametrize("value", ["5", "null", "average", "[5]"])
 def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
-    composed(profiles, "".join(f"{name}: {value}\n" for name in ("fusions", "models", "distillations")))
+    composed(profiles, "".join(f"{name}: {value}\n" for name in ("fusions", "models")))
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,7 @@ def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
             "<<<<<<< HEAD\nseed: 1\n=======\nseed: 2\n>>>>>>> theirs\n",
             "mine/values.yaml has an unsolved merge conflict",
         ),
+        ("distillations: [encoder]\n", "mine/values.yaml has distillations, and their stage is gone: remove them"),
         ("seed: ${nothing.there}\n", "mine/values.yaml: .*nothing"),
     ],
 )

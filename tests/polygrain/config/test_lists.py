@@ -40,7 +40,6 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"distillations": {"encoder": "fusion/encoder"}}, "distillations.encoder is 'fusion/encoder'; known here"),
         ({"adaptors": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
         (
             {"granularities": {"k128": "pseudo_labels/k128"}},
@@ -48,8 +47,7 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
         ),
         ({"granularities": {"k128": "adaptor/k128"}}, "granularities.k128 is"),
         (
-            {name: {} for name in ("adaptors", "models", "fusions", "distillations")}
-            | {"baselines": {"many_sets": "x"}},
+            {name: {} for name in ("adaptors", "models", "fusions")} | {"baselines": {"many_sets": "x"}},
             "baselines lists 'many_sets', which needs adaptors",
         ),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp.glyphs is 'images/glyphs'; known here: gsp_collage/collage"),
@@ -62,7 +60,7 @@ def test_lists__name_an_item_that_has_nothing_to_stand_on(values, change, messag
 
 
 def test_with_folders__is_what_the_root_says_itself(values):
-    short = values | {name: list(values[name]) for name in ("fusions", "distillations", "models")}
+    short = values | {name: list(values[name]) for name in ("fusions", "models")}
     short |= {"granularities": [128, "k256", 512]}
     assert with_folders(short | {"adaptors": ["k128", "k512"]}) == values
     every = with_folders(short | {"adaptors": ["k128", "k256", "k512"]})

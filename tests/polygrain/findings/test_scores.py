@@ -59,13 +59,11 @@ def test_over__the_mean_is_over_these_tasks_only():
 
 
 def test_read__finished_models_have_no_whitened_row_and_the_chosen_one_leads(tmp_path):
-    values = {"encoder": 0.3, "without_training": 0.33, "neighbour": 0.3, "distilled_encoder": 0.3, "recommended": 0.4}
+    values = {"encoder": 0.3, "without_training": 0.33, "neighbour": 0.3, "recommended": 0.4}
     for name, value in values.items():
         write(tmp_path / name, {"a": value}, {"a": 0.35})
-    names = scores.in_order(
-        ["recommended", "cub-one", "distilled_encoder", "neighbour", "without_training", "encoder"], []
-    )
-    assert names == ["encoder", "without_training", "neighbour", "distilled_encoder", "cub-one", "recommended"]
+    names = scores.in_order(["recommended", "cub-one", "neighbour", "without_training", "encoder"], [])
+    assert names == ["encoder", "without_training", "neighbour", "cub-one", "recommended"]
     table = scores.read(tmp_path, [name for name in names if name != "cub-one"], [], ["a"])
     assert list(table.rows) == [
         *(
@@ -74,7 +72,6 @@ def test_read__finished_models_have_no_whitened_row_and_the_chosen_one_leads(tmp
             "without_training",
             "neighbour",
             "neighbour_whitened",
-            "distilled_encoder",
             "recommended",
         )
     ]

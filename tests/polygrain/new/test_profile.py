@@ -42,7 +42,7 @@ def test_create__a_task_for_each_folder(root, flat, tmp_path):
     assert values["tasks"] == {name: {"source": "folder"} for name in ("my-cars", "flat", "hats-1")}
     assert values["paths"] == {"my-cars": str(seen), "flat": str(flat), "hats-1": str(odd)}
     assert values["granularities"] == {f"size{size}": f"pseudo_labels/size{size}" for size in (2, 4, 8, 24)}
-    assert values["adaptors"] == values["fusions"] == values["distillations"] == {}
+    assert values["adaptors"] == values["fusions"] == {}
     assert set(values["models"]) == {"encoder", "resolution", "without_training", "recommended"}
     assert values["seeds"]["drawn"] == "cells" and values["mpcl"] == values["gsp_runs"] == {}
     assert values["encoder"]["path"] == "../../encoders/vit48"
@@ -81,7 +81,7 @@ def test_create__networks_train_where_that_is_asked_for(root, flat):
     values = read_params(root / "profiles/mine/params.yaml")
     trained = {"size2": "adaptor/size2", "size8": "adaptor/size8"}  # 40 images make one cluster of 24
     assert values["adaptors"] == trained
-    fused = {"average", "augmentation", "neighbour", "distilled_encoder", "distilled_average"}
+    fused = {"average", "augmentation", "neighbour"}
     assert values["models"].keys() == {"encoder", "resolution", "without_training", "recommended", *trained, *fused}
     assert trained.items() <= values["models"].items()
 
@@ -96,7 +96,7 @@ def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
     encoder = {"source": "file", "path": str(tmp_path / "my weights # 1.pt")}
     encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
-    batches = {"adaptor": 16, "fusion": 32, "distillation": 8}
+    batches = {"adaptor": 16, "fusion": 32}
     settings = new.Settings(encoder, 64, 96, 2.25, batches)
     given = []
     suited = new.Suited(settings, cost="because", better="a larger one")
@@ -106,8 +106,8 @@ def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
     assert values["report"]["better"] == "a larger one"
     sizes = {"resize": 96, "crop": 96, "interpolation": None}
     assert values["encoder"] == encoder | sizes and values["images"]["side"] == 96
-    parts = [values["adaptor"], values["distillation"], values["fusion"]["augmentation"], values["fusion"]["static"]]
-    assert [part["batch"] for part in parts] == [16, 8, 32, 32]
+    parts = [values["adaptor"], values["fusion"]["augmentation"], values["fusion"]["static"]]
+    assert [part["batch"] for part in parts] == [16, 32, 32]
 
 
 def test_create__an_object_store_has_its_listing_beside_it(root, monkeypatch):

@@ -46,7 +46,7 @@ def test_name__describes_the_form_in_a_few_words():
     assert Form("encoder").name == "encoder"
     form = Form("k4", scale=1.5, blocks=3, layer="clusters", dim=8)
     assert form.name.startswith("k4, ") and form.cost == 2.25 and form.name.endswith("layer of 8 from clusters")
-    assert Form("distilled", layer="own", dim=8).name == "distilled, with its own last layer"
+    assert Form("reduced", layer="own", dim=8).name == "reduced, with its own last layer"
 
 
 def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_blocks(fused):
