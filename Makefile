@@ -1,4 +1,4 @@
-# make install | repro | test | test-slow | lint | docs | bench | lock | clean
+# make install | repro | test | test-slow | lint | docs | graph | bench | lock | clean
 # make repro ARGS="report --profile shoes"      everything else: .venv/bin/polygrain --help
 PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -16,7 +16,7 @@ OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests
 SHARED := $(filter-out $(PAPERS:%=polygrain/%) polygrain/app polygrain/cli polygrain/findings polygrain/new,$(wildcard polygrain/*)) \
 	stages profiles encoders tests/helpers tests/conftest.py *.yaml pyproject.toml requirements.lock
 
-.PHONY: install repro test test-slow stages library pipeline $(PAPERS) lint docs bench lock clean
+.PHONY: install repro test test-slow stages library pipeline $(PAPERS) lint docs graph bench lock clean
 install: .venv/ready
 .venv/ready: requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "error: Python 3.11.4 or newer is needed; PYTHON=... names another")'
@@ -52,6 +52,8 @@ lint: install
 	mypy
 docs: install
 	python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
+graph: install
+	python -m pipeline.entries
 bench: install
 	python -m benchmarks
 lock: install

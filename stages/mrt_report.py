@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from polygrain.config import schema
-from polygrain.config.lists import Lists
+from polygrain.config.lists import Lists, clusters_of
 from polygrain.findings import charts, scores, wording
 from polygrain.grappa.report import published
 from polygrain.report import page
@@ -127,8 +127,7 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
     tables = compare_all(table, lists)
     unsupervised, *_ = tables
     check = published.check(unsupervised)
-    counts = lists.clusters(1)
-    sizes = {name: counts[name] for name in lists.trained}
+    sizes = {name: clusters_of(name, 1) for name in lists.trained}
     seen = [name for name in table.tasks if not lists.tasks[name].unseen]
     content = {
         "check": check,

@@ -21,7 +21,7 @@ from polygrain.compute import device, processes
 from polygrain.compute.counted import counted
 from polygrain.compute.vectors import as_vectors
 from polygrain.config import schema
-from polygrain.config.lists import Lists
+from polygrain.config.lists import Lists, clusters_of
 from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
@@ -110,7 +110,7 @@ def main(
     order, tasks = arrays.open(seeds / "order.zarr")[:], list(lists.tasks)
     train = open_train_features(features, tasks, read_tables(images, tasks))
     sample = seeds / "sample.zarr"
-    k = lists.clusters(len(arrays.open(sample)) if sample.exists() else len(train))[granularity]
+    k = clusters_of(granularity, len(arrays.open(sample)) if sample.exists() else len(train))
     if granularity.startswith("size"):
         k = min(k, len(order))  # of images that are there many times there are fewer clusters
     if k > len(order):

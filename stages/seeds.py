@@ -68,6 +68,10 @@ class Params(schema.Section):
         if (largest := max((int(name[1:]) for name in named), default=1)) > self.largest:
             raise ValueError(f"seeds.largest is {self.largest}, and granularities has {largest}: set it to {largest}")
 
+    def needed(self, lists: Lists, images: int) -> int:
+        """The seeds for the finest granularity; no dependency, so that another granularity runs no seeding again."""
+        return max(lists.clusters(images).values(), default=1)
+
 
 def smoothed(rows: Float32[np.ndarray, "row dim"], tasks: np.ndarray, dim: int) -> Float32[np.ndarray, "row axis"]:
     """Rows of unit length less the mean of their task, smoothed within it, and half-whitened."""
@@ -102,7 +106,7 @@ def main(
         by = smoothed(train[:], collection.tasks[collection.train], params.whitened_dim)
     train = train if by is None else by
     processes.require(count, "training images")
-    largest = max(lists.clusters(count).values(), default=1)
+    largest = params.needed(lists, count)
     if largest > count:
         drawn = f", seeds.sample {params.sample}" if count < train.shape[0] else ""
         raise ValueError(

@@ -23,7 +23,7 @@ from polygrain.config.lists import Lists
 from polygrain.config.schema import Section
 from polygrain.config.versions import require_one_faiss
 from polygrain.runner import inputs
-from polygrain.store import work
+from polygrain.store import imports, work
 
 log = logging.getLogger("stages")
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before any thread forks
@@ -104,7 +104,7 @@ def finish() -> None:
 
 def put_back() -> None:
     """Has plain DVC's last result of a stage that fails put back from the cache: it has removed it before the run."""
-    file, address = work.ROOT / "pipeline/dvc_api.py", os.environ.get("DVC_STAGE")
+    file, address = imports.ROOT / "pipeline/dvc_api.py", os.environ.get("DVC_STAGE")
     if address and processes.rank() == 0 and inputs.FINISHED not in os.environ and file.exists():
         command = [sys.executable, "-P", str(file), "put-back", address.rpartition(":")[2]]
         subprocess.run(command, capture_output=True)

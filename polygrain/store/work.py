@@ -5,21 +5,18 @@ continues from the state of another one, a return to old values finds the old st
 process was started.
 """
 
-import ast
 import hashlib
 import json
 import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from polygrain.store import imports
+
 WORK = Path(".work")
-ROOT = Path(__file__).resolve().parents[2]
-# How a stage is run, and what its values may be, is no dependency, as in dvc.yaml.
-LEFT_OUT = ("polygrain/runner/", "polygrain/config/")
 TAKEN: list[Path] = []  # by this process
 KEPT = 3  # keys of an item: a return to old values finds its state, and `.work` does not grow for ever
 
@@ -36,7 +33,9 @@ def folder(stage: str, item: str, values: Iterable[object], reads: Iterable[Path
     ValueError for one that is missing or empty.
     """
     inputs = [content(place) for place in reads]
-    key = hashlib.sha256(json.dumps([[*map(str, values)], inputs, content_of(sources(stage)), versions()]).encode())
+    key = hashlib.sha256(
+        json.dumps([[*map(str, values)], inputs, content_of(imports.sources(stage)), versions()]).encode()
+    )
     found = WORK / stage / item / key.hexdigest()[:16]
     prune(found)
     TAKEN.append(found)
@@ -74,44 +73,9 @@ def content_of(files: dict[str, Path]) -> list[list[str]]:
         return [list(pair) for pair in zip(names, pool.map(digest, map(files.get, names)), strict=True)]
 
 
-def sources(stage: str) -> dict[str, Path]:
-    """The files that a stage's file imports, directly or not, and itself, by their path below the project's root.
-
-    Read from the text: what is loaded besides depends on how the process was started.
-    """
-    found: dict[str, Path] = {}
-    todo = [ROOT / f"stages/{stage}.py"]
-    while todo:
-        file = todo.pop()
-        name = file.relative_to(ROOT).as_posix()
-        if name not in found and not name.startswith(LEFT_OUT):
-            found[name] = file
-            todo += imported(file)
-    return found
-
-
-@cache
-def imported(file: Path) -> list[Path]:
-    """The project's modules that a file imports; `from a import b` is a.b where that is a module, else a."""
-    found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found += [module(alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [module(f"{node.module}.{alias.name}") or module(str(node.module)) for alias in node.names]
-    return [path for path in found if path]
-
-
-def module(name: str) -> Path | None:
-    """The file of a dotted name, if it is a module or package of the project."""
-    path = ROOT.joinpath(*name.split("."))
-    files = [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.exists()]
-    return files[0] if files and name.split(".")[0] in ("stages", "polygrain") else None
-
-
 def versions() -> dict[str, str]:
     """The installed versions of the libraries that versions.yaml names."""
-    lines = (ROOT / "versions.yaml").read_text(encoding="utf-8").splitlines()
+    lines = (imports.ROOT / "versions.yaml").read_text(encoding="utf-8").splitlines()
     installed = {}
     for name in [line.partition(":")[0] for line in lines if not line.startswith("#")]:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.store import work
+from polygrain.store import imports, work
 from tests.test_architecture import STAGES
 
 
@@ -29,9 +29,9 @@ def read(tmp_path):
 def project(tmp_path, monkeypatch):
     """A copy of the sources, for changes."""
     for name in ("stages", "polygrain"):
-        shutil.copytree(work.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(work.ROOT / "versions.yaml", tmp_path)
-    monkeypatch.setattr(work, "ROOT", tmp_path)
+        shutil.copytree(imports.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(imports.ROOT / "versions.yaml", tmp_path)
+    monkeypatch.setattr(imports, "ROOT", tmp_path)
     return tmp_path
 
 
@@ -80,7 +80,7 @@ def test_folder__is_the_same_with_all_stages_imported_and_in_a_fresh_process():
     for stage in STAGES:
         import_module(f"stages.{stage}")
     program = "from polygrain.store import work; print(work.folder('tll_pairs', 'k4', [1], []))"
-    variables = os.environ | {"PYTHONPATH": str(work.ROOT)}
+    variables = os.environ | {"PYTHONPATH": str(imports.ROOT)}
     fresh = subprocess.run([sys.executable, "-c", program], env=variables, check=True, capture_output=True, text=True)
     assert fresh.stdout.strip() == str(work.folder("tll_pairs", "k4", [1], []))
 
