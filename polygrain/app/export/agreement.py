@@ -1,15 +1,13 @@
 """Compare an exported program with its model: the same images through both, in batches of several sizes."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from polygrain.app.export.program import INPUT
 from polygrain.collection.postprocessing.comparison import PLAIN, Comparison
 from polygrain.encoder import Model
 
@@ -56,24 +54,3 @@ def require_agreement(name: str, largest: float) -> None:
         raise ValueError(
             f"{name} differs from the model by {largest:.1e}, at most {MOST:.0e} is allowed; export stopped"
         )
-
-
-def torch_runner(file: Path) -> Run:
-    """Run a program of torch.export from its file."""
-    program = torch.export.load(file).module()
-
-    def run(batch: np.ndarray) -> Float[np.ndarray, "batch dim"]:
-        with torch.inference_mode():
-            return program(torch.from_numpy(batch)).numpy()
-
-    return run
-
-
-def onnx_runner(file: Path, threads: int = 0) -> Run:
-    """Run an ONNX file by onnxruntime on the CPU; `threads` 0 takes all cores."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    return lambda batch: session.run(None, {INPUT: batch})[0]

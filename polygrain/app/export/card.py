@@ -9,7 +9,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from polygrain.app.export.agreement import BATCHES
-from polygrain.app.export.program import ONNX, TORCH, longest
+from polygrain.app.export.program import longest
+from polygrain.app.export.targets import TARGETS
 from polygrain.compute.counted import counted
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.digest import digest
@@ -92,7 +93,8 @@ def text(
     network = ", ".join([config.architecture, *(f"{name}={value}" for name, value in config.kwargs.items())])
     start = (config.resize - config.size) // 2
     known = published(config.architecture) if "." in config.architecture else None  # a tag names the weights
-    return Template(CARD.read_text(encoding="utf-8")).substitute(
+    snippets = "\n".join(f"## {target.LIBRARY}\n\n{target.SNIPPET}" for target in TARGETS)
+    return Template(CARD.read_text(encoding="utf-8").replace("$snippets\n", f"{snippets}\n")).substitute(
         license=known.license if known and known.license else "unknown",
         base=f"base_model: {known.hf_hub_id}\n" if known and known.hf_hub_id else "",
         name=plain(choice.name) if choice else f"A model of {plain(config.architecture)}",
@@ -108,8 +110,8 @@ def text(
         mean=mean,
         torch=torch.__version__,
         batches=", ".join(map(str, BATCHES)),
-        torch_difference=f"{differences[TORCH]:.1e}",
-        onnx_difference=f"{differences[ONNX]:.1e}",
+        files="\n".join(f"| `{target.FILE}` | {target.ABOUT} |" for target in TARGETS),
+        differences=", ".join(f"{target.LIBRARY} {differences[target.FILE]:.1e}" for target in TARGETS),
         data=f"Learnt from {counted(learnt.images, 'image')} of {', '.join(map(plain, learnt.tasks))}, without labels."
         if learnt
         else UNKNOWN,

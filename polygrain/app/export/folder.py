@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from polygrain.app.export import card
-from polygrain.app.export.agreement import difference, onnx_runner, require_agreement, torch_runner
-from polygrain.app.export.program import ONNX, TORCH, has_free_sides, trace, write_onnx, write_torch
+from polygrain.app.export.agreement import difference, require_agreement
+from polygrain.app.export.program import has_free_sides, trace
+from polygrain.app.export.targets import TARGETS
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder import load
 from polygrain.runner import outputs
 
 CARD = "README.md"
-FILES = {TORCH, ONNX, f"{ONNX}.data", CARD}
-PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+FILES = {CARD, *(f"{target.FILE}{data}" for target in TARGETS for data in ("", ".data"))}
 
 
 class Written(NamedTuple):
@@ -36,7 +36,7 @@ def mean_words(comparison: Comparison, task: str | None) -> str:
 
 def require_packages() -> None:
     """ValueError names the packages to install."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for target in TARGETS for name in target.PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f"{', '.join(missing)} not installed: pip install 'polygrain[export]'")
 
@@ -65,9 +65,10 @@ def write(folder: Path, output: Path, uint8: bool = False, task: str | None = No
     with outputs.folder(output) as made:
         program = trace(model, uint8, comparison.mean)
         differences, free = {}, has_free_sides(program)
-        for name, write_program, runner in ((TORCH, write_torch, torch_runner), (ONNX, write_onnx, onnx_runner)):
-            write_program(program, made / name)
-            differences[name] = difference(model, runner(made / name), uint8, comparison, free)
+        for target in TARGETS:
+            name = target.FILE
+            target.write(program, made / name)
+            differences[name] = difference(model, target.runner(made / name), uint8, comparison, free)
             require_agreement(name, differences[name])
             size = sum(file.stat().st_size for file in made.glob(f"{name}*"))
             yield Written(name, size, differences[name])

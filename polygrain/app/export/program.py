@@ -1,11 +1,8 @@
-"""A model as one graph of plain operators, images in, embeddings out: for torch.export and for ONNX."""
+"""A model as one graph of plain operators, images in, embeddings out, which each target writes."""
 
 import contextlib
 import logging
-import warnings
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 from unittest import mock
 
 import torch
@@ -21,8 +18,7 @@ from polygrain.encoder.prepare import settle
 from polygrain.store.rectangle import LONGEST
 
 log = logging.getLogger(__name__)
-TORCH, ONNX = "model.pt2", "model.onnx"
-INPUT, OUTPUT = "images", "embeddings"
+INPUT = "images"
 FREE = {2: "height", 3: "width"}
 
 Length = int | torch.SymInt
@@ -173,31 +169,3 @@ def has_free_sides(program: ExportedProgram) -> bool:
     """Whether it takes rectangles."""
     (images,) = (node for node in program.graph.nodes if node.name == INPUT)
     return isinstance(images.meta["val"].shape[2], torch.SymInt)
-
-
-def write_torch(program: ExportedProgram, file: Path) -> None:
-    """A zip of JSON and bare tensors."""
-    program.example_inputs = None  # torch would store these as a pickle
-    torch.export.save(program, file)
-    require_no_pickle(file)
-
-
-def require_no_pickle(file: Path) -> None:
-    """ValueError where a member of the zip is a pickle, or the list of tensors names one."""
-    with zipfile.ZipFile(file) as archive:
-        for name in archive.namelist():
-            content = archive.read(name) if name.endswith((".pt", ".json")) else b""
-            if (name.endswith(".pt") and content) or b'"use_pickle": true' in content:
-                raise ValueError(f"torch {torch.__version__} put a pickle into {file.name} ({name}); export stopped")
-
-
-def write_onnx(program: ExportedProgram, file: Path) -> None:
-    """Weights and graph in one file; beyond ONNX's 2 GB the weights are in a second file."""
-    axes = {0: "batch"} | (FREE if has_free_sides(program) else {})
-    names = {"input_names": [INPUT], "output_names": [OUTPUT], "dynamic_shapes": {INPUT: axes}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter warns about its own libraries
-        try:
-            torch.onnx.export(program, dynamo=True, verbose=False, **names).save(file)
-        except torch.onnx.errors.OnnxExporterError as error:
-            raise ValueError(f"ONNX has no operator for a part of this network ({first_line(error)})") from error

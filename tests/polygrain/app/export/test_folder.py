@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from polygrain.app.export import folder, program
+from polygrain.app.export import folder
+from polygrain.app.export.targets import TARGETS, torch_export
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.encoder import load
@@ -21,6 +22,7 @@ import sys
 for name in ("stages", "polygrain", "pipeline", "timm"):
     sys.modules[name] = None
 """
+LIBRARIES = [target.LIBRARY for target in TARGETS]
 COMPARISON = Comparison(tuple(np.linspace(0, 0.2, 24, dtype=np.float32).tolist()))
 
 
@@ -43,7 +45,7 @@ def chosen(tmp_path_factory) -> Path:
 def exported(chosen, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("elsewhere") / "exported"
     written = list(folder.write(chosen, output, task="a|b"))
-    assert [one.name for one in written] == [program.TORCH, program.ONNX]
+    assert [one.name for one in written] == [target.FILE for target in TARGETS]
     assert all(one.difference <= 1e-5 and one.size > 10_000 for one in written)
     return output
 
@@ -66,14 +68,14 @@ def test_write__the_card_runs_without_this_project(chosen, exported, tmp_path):
     given = [model(model.transform(Image.open(exported / file))[None]).numpy() for file in files]
     expected = COMPARISON.query(np.concatenate(given))
     code = ALONE + parts["Prepare an image"]
-    for name in ("torch", "onnxruntime"):
+    for name in LIBRARIES:
         code += parts[name] + f"np.save({str(tmp_path / name)!r}, embeddings)\n"
     code += parts["faiss"] + "assert rows[0, 0] == 0\n"
     done = subprocess.run([sys.executable, "-c", code], cwd=exported, capture_output=True, text=True)
     for file in files:
         (exported / file).unlink()
     assert done.returncode == 0, done.stderr
-    for name in ("torch", "onnxruntime"):
+    for name in LIBRARIES:
         np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), expected, rtol=0, atol=1e-4)
 
 
@@ -93,7 +95,7 @@ def test_write__the_card_says_what_is_known(exported):
     assert not re.search(r"\$\w|\bNone\b(?!, {)", card)
     for name, code in snippets(card).items():
         compile(code, name, "exec")
-    assert {*snippets(card)} == {"Prepare an image", "torch", "onnxruntime", "faiss", "Qdrant", "pgvector"}
+    assert {*snippets(card)} - {"faiss", "Qdrant", "pgvector"} == {"Prepare an image", *LIBRARIES}
 
 
 @pytest.mark.slow
@@ -111,8 +113,8 @@ def test_write__replaces_an_earlier_export_and_nothing_else(chosen, exported, tm
 def test_write__leaves_nothing_where_a_program_differs(chosen, tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "trace", lambda *_: b"a program")
     monkeypatch.setattr(folder, "has_free_sides", lambda _: True)
-    monkeypatch.setattr(folder, "write_torch", lambda program, file: file.write_bytes(program))
-    monkeypatch.setattr(folder, "torch_runner", lambda file: file.read_bytes)
+    monkeypatch.setattr(torch_export, "write", lambda program, file: file.write_bytes(program))
+    monkeypatch.setattr(torch_export, "runner", lambda file: file.read_bytes)
     monkeypatch.setattr(folder, "difference", lambda *_: 2e-4)
     with pytest.raises(ValueError, match="differs"):
         list(folder.write(chosen, tmp_path / "exported"))

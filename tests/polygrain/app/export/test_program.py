@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from polygrain.app.export import program
-from polygrain.app.export.agreement import MOST, difference, onnx_runner, torch_runner
-from polygrain.app.export.program import ONNX, TORCH, scaling, trace
+from polygrain.app.export.agreement import MOST, difference
+from polygrain.app.export.program import scaling, trace
+from polygrain.app.export.targets import TARGETS, torch_export
 from polygrain.collection.postprocessing import Comparison
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
@@ -54,12 +55,11 @@ def test_programs__of_every_family_give_what_the_model_gives(tmp_path, name):
     model, uint8 = drawn(architecture, size, kwargs, **config), name == "uint8 images"
     comparison = Comparison(tuple((0.3 * model(torch.rand(4, 3, size, size)).mean(0)).tolist()))
     graph = trace(model, uint8, comparison.mean)
-    program.write_torch(graph, tmp_path / TORCH)
-    program.write_onnx(graph, tmp_path / ONNX)
     free = program.has_free_sides(graph)
     assert free == (model.config.shape == "whole" and name != "one side alone")
-    assert difference(model, torch_runner(tmp_path / TORCH), uint8, comparison, free) <= MOST
-    assert difference(model, onnx_runner(tmp_path / ONNX, 1), uint8, comparison, free) <= MOST
+    for target in TARGETS:
+        target.write(graph, tmp_path / target.FILE)
+        assert difference(model, target.runner(tmp_path / target.FILE), uint8, comparison, free) <= MOST
 
 
 @pytest.mark.slow
@@ -127,21 +127,22 @@ def test_program__leaves_the_model_as_it_was():
     assert model.attention(images).isfinite().all()
 
 
-def test_write_torch__the_file_holds_no_pickle(tmp_path):
+def test_torch_export__the_file_holds_no_pickle(tmp_path):
     """Loading it with every unpickler taken away works, and a file that has one is refused."""
-    program.write_torch(trace(drawn("vit_tiny_patch16_224", 32, VIT), False), tmp_path / TORCH)
-    with zipfile.ZipFile(tmp_path / TORCH) as archive:
+    file = tmp_path / torch_export.FILE
+    torch_export.write(trace(drawn("vit_tiny_patch16_224", 32, VIT), False), file)
+    with zipfile.ZipFile(file) as archive:
         contents = [archive.read(name) for name in archive.namelist()]
     assert not any(content.startswith((b"\x80\x02", b"PK")) and content.endswith(b".") for content in contents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pickle.Unpickler", refuse)
         patch.setattr("pickle.loads", refuse)
         patch.setattr("torch.load", refuse)
-        torch_runner(tmp_path / TORCH)(np.zeros((1, 3, 32, 32), np.float32))
-    with zipfile.ZipFile(tmp_path / TORCH, "a") as archive:
+        torch_export.runner(file)(np.zeros((1, 3, 32, 32), np.float32))
+    with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("model/data/sample_inputs/other.pt", b"\x80\x02.")
     with pytest.raises(ValueError, match="put a pickle into"):
-        program.require_no_pickle(tmp_path / TORCH)
+        torch_export.require_no_pickle(file)
 
 
 def refuse(*args: object, **kwargs: object) -> None:
