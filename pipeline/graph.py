@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline import dvc_api, project
-from polygrain.config import compose
+from polygrain.config import compose, graph
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
 
 
 def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = MappingProxyType({})) -> list[Stage]:
-    """What `plan` gives, with what DVC knows of each; without `targets` only what is `needed`.
+    """What `plan` gives, with what DVC knows of each; without `targets` only what is needed.
 
     `texts`: in place of those of files on the disk.
     """
@@ -94,14 +94,9 @@ def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = 
             )
             for name, stage in stages.items()
         ]
-    return loaded if targets else needed(loaded)
-
-
-def needed(stages: list[Stage]) -> list[Stage]:
-    """Without those whose `meta` says that they only serve others, where no other reads them."""
-    read = {name for stage in stages for name in stage.upstream}
-    result = [stage for stage in stages if stage.name in read or not stage.meta.get("serves")]
-    return result if len(result) == len(stages) else needed(result)
+    serving = {stage.name for stage in loaded if stage.meta.get("serves")}
+    kept = graph.needed({stage.name: stage.upstream for stage in loaded}, serving)
+    return loaded if targets else [stage for stage in loaded if stage.name in kept]
 
 
 def causes(stage: Any, entries: Iterable[Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a profile's dvc.yaml holds of the root's: the stages that its values use, and what these read."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 VALUE = re.compile(r"\$\{([^{}]+)\}")
@@ -15,17 +15,19 @@ def used(graph: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """
     every: Stages = graph.get("stages", {})
     stages = {name: body for name, body in every.items() if items_of(body, values) not in ({}, [])}
-    while unread := serving_none(stages, values):
-        stages = {name: body for name, body in stages.items() if name not in unread}
+    made = {out: name for name, body in stages.items() for out in one(body)["outs"] if isinstance(out, str)}
+    read = {name: [made.get(path, "") for path in paths_read(body, values)] for name, body in stages.items()}
+    kept = needed(read, {name for name, body in stages.items() if one(body).get("meta", {}).get("serves")})
+    stages = {name: stages[name] for name in kept}
     gone = {f"data/{name}" for name in every.keys() - stages.keys()}
     return graph | {"stages": {name: without_reads(body, gone) for name, body in stages.items()}}
 
 
-def serving_none(stages: Stages, values: dict[str, Any]) -> list[str]:
-    """The stages that only serve others, where no other reads them."""
-    read = {path for body in stages.values() for path in paths_read(body, values)}
-    serving = {name: one(body)["outs"] for name, body in stages.items() if one(body).get("meta", {}).get("serves")}
-    return [name for name, outs in serving.items() if read.isdisjoint(outs)]
+def needed(upstream: Mapping[str, Iterable[str]], serving: Container[str]) -> list[str]:
+    """The stages without those that only serve others (`meta: {serves: true}`), where no other reads them."""
+    read = {name for names in upstream.values() for name in names}
+    kept = {name: names for name, names in upstream.items() if name in read or name not in serving}
+    return [*kept] if len(kept) == len(upstream) else needed(kept, serving)
 
 
 def one(body: dict[str, Any]) -> dict[str, Any]:

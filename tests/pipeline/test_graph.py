@@ -33,13 +33,6 @@ def test_changed__parses_each_file_of_values_once(ran, monkeypatch):
     assert parsed and len(parsed) == len(set(parsed))
 
 
-def test_needed__drops_what_serves_none():
-    serves = {"serves": True}
-    chain = [("a", (), serves), ("b", ("a",), serves), ("c", (), serves), ("d", ("c",), {}), ("e", (), {})]
-    stages = [graph.Stage(name, upstream, stale=True, meta=meta) for name, upstream, meta in chain]
-    assert [stage.name for stage in graph.needed(stages)] == ["c", "d", "e"]
-
-
 def test_to_do__the_stale_and_all_that_follow(ran, tmp_path):
     assert graph.to_do(graph.load(ran)) == []
     folder = shutil.copytree(ran, tmp_path / "toy")

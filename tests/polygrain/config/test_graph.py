@@ -4,7 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from polygrain.config.compose import MADE, compose, read_params
-from polygrain.config.graph import one, paths_read, used
+from polygrain.config.graph import needed, one, paths_read, used
 from tests.helpers.project import ROOT
 
 GRAPH = YAML(typ="safe").load("""
@@ -41,6 +41,10 @@ def test_used__what_the_values_list_and_what_serves_it(third, names, reads):
 
 def test_used__with_all_branches_on_is_the_graph():
     assert used(GRAPH, {"lists": {"third": {"a": {"reads": "second"}}}}) == GRAPH
+
+
+def test_needed__drops_what_serves_none():
+    assert needed({"a": [], "b": ["a"], "c": [], "d": ["c"], "e": []}, {"a", "b", "c"}) == ["c", "d", "e"]
 
 
 @pytest.mark.parametrize("profile", ["imagenet100", "mrt-cub", "tll-obj", "gsp-cub", "mrt-photographs"])
