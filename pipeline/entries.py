@@ -66,9 +66,9 @@ def kept(stage: str, entry: dict[str, Any]) -> Made:
 
 def made(stage: str, entry: dict[str, Any]) -> Made:
     """All dependencies, params and outputs of an entry."""
-    own, (main, run) = kept(stage, entry), parsed(imports.ROOT / f"stages/{stage}.py")
-    words = shlex.split(entry["cmd"])[3:]
-    paths = dict(zip([argument.arg for argument in main.args.args], words, strict=False))
+    file = imports.ROOT / f"stages/{stage}.py"
+    own, (main, run), words = kept(stage, entry), parsed(file), shlex.split(entry["cmd"])[3:]
+    paths = dict(zip(paths_of(main, file), words, strict=False))
     names, given = words[len(paths) :: 2], words[len(paths) + 1 :: 2]
     items = {name.removeprefix("--").replace("-", "_"): word for name, word in zip(names, given, strict=True)}
     outs = [word for name, word in paths.items() if name.startswith("output")]
@@ -80,6 +80,15 @@ def made(stage: str, entry: dict[str, Any]) -> Made:
         "params": [*section, *own["params"], *sorted(values), *versions(stage)],
         "outs": outs,
     }
+
+
+def paths_of(main: ast.FunctionDef, file: Path) -> Iterator[str]:
+    """The names of the paths that `main` takes, each alone or in a tuple of the stage's file."""
+    classes = {node.name: node.body for node in imports.nodes(file) if isinstance(node, ast.ClassDef)}
+    for argument in main.args.args:
+        body = classes.get(ast.unparse(argument.annotation), []) if argument.annotation else []
+        fields = [ast.unparse(field.target) for field in body if isinstance(field, ast.AnnAssign)]
+        yield from fields or [argument.arg]
 
 
 def parsed(file: Path) -> tuple[ast.FunctionDef, ast.Call]:

@@ -34,20 +34,9 @@ from polygrain.fisher.granularities import Granularities, read_basis, read_scatt
 from polygrain.retrieval.whitening import Whitening, to_length
 from polygrain.runner import command, outputs
 from polygrain.selection import seen
-from polygrain.selection.candidates import card
-from polygrain.selection.candidates.decision import decide
+from polygrain.selection.candidates import report
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.judges import Judge, Settings
-from polygrain.selection.candidates.record import (
-    about_layer,
-    about_sides,
-    candidate_rows,
-    neighbour_table,
-    reasons,
-    summary,
-)
-from polygrain.selection.candidates.trial import ENCODER, compare
-from polygrain.selection.criterion import embed_views
+from polygrain.selection.candidates.search import ENCODER, Judge, Settings, compare, decide
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -60,28 +49,49 @@ class Params(Settings):
             raise ValueError(f"choice.alike names {min(unknown)!r}; known here: {', '.join(lists.tasks)}")
 
 
+class Reads(NamedTuple):
+    """The folders of the stages before this one."""
+
+    images: Path
+    encoder: Path
+    resolution: Path
+    views: Path
+    features: Path
+    seeds: Path
+    pseudo_labels: Path
+    scatter: Path
+    adaptor: Path
+    fusion: Path
+
+
 class World(NamedTuple):
     """The images, and what was stored of them and of the encoder."""
 
+    reads: Reads
     collection: ImageTable
     pixels: arrays.Reader
     stored: Stored
     seen: seen.Seen
     granularities: Granularities
-    folders: tuple[Path, Path]
-    """of seeds and scatters"""
+
+    @classmethod
+    def of(cls, reads: Reads, lists: Lists, params: Params) -> "World":
+        tasks = list(lists.tasks)
+        collection, pixels = read_tables(reads.images, tasks), open_pixels(reads.images, tasks)
+        granularities = read_granularities(reads, collection, lists, params)
+        return cls(
+            reads, collection, pixels, open_features(reads.features, tasks), seen.read(reads.views), granularities
+        )
 
 
-def read_granularities(
-    pseudo_labels: Path, seeds: Path, collection: ImageTable, lists: Lists, params: Params
-) -> Granularities:
+def read_granularities(reads: Reads, collection: ImageTable, lists: Lists, params: Params) -> Granularities:
     """The clusters of the training images, of those that were clustered."""
     rows = np.arange(len(collection.train))
     if params.layer == "none":
         return Granularities(rows, collection.tasks[collection.train], {}, params.dim)
-    if (seeds / "sample.zarr").exists():
-        rows = arrays.open(seeds / "sample.zarr")[:]
-    labels = {name: arrays.open(pseudo_labels / name / "labels.zarr")[:][rows] for name in lists.granularities}
+    if (reads.seeds / "sample.zarr").exists():
+        rows = arrays.open(reads.seeds / "sample.zarr")[:]
+    labels = {name: arrays.open(reads.pseudo_labels / name / "labels.zarr")[:][rows] for name in lists.granularities}
     return Granularities(rows, collection.tasks[collection.train[rows]], labels, params.dim)
 
 
@@ -112,22 +122,15 @@ def at_length(model: Model, world: World, dim: int) -> Model:
 
 def last_layer(model: Model, world: World, params: Params) -> Whitening:
     """The layer in closed form behind a model; behind the encoder itself from the scatters that were stored."""
-    given, sample = world.granularities, world.seen.sample
-    rows, known = world.collection.train[given.rows], None
+    given, known = world.granularities, None
     if world.stored.holds(model) and len(model.widths) == blocks_for(model, params.blocks):
-        seeds, scatters = world.folders
-        basis = read_basis(seeds)
-        known = None if basis is None else (basis, read_scatters(scatters, list(given.labels)))
+        basis = read_basis(world.reads.seeds)
+        known = None if basis is None else (basis, read_scatters(world.reads.scatter, list(given.labels)))
     if known is not None:
         vectors = np.empty((0, model.dim), np.float32)
     else:
-        vectors = embed(model, world.stored, world.pixels, rows, "last layer")
-    views, side = world.seen.views, model.config.side
-    if side in views and views[side].holds(model):
-        seen_of = views[side].embed(model, np.arange(len(sample.rows)))
-    else:
-        seen_of = embed_views(model, world.pixels, sample, params.criterion).stacked()
-    return given.fit(vectors, seen_of, known)
+        vectors = embed(model, world.stored, world.pixels, world.collection.train[given.rows], "last layer")
+    return given.fit(vectors, world.seen.embed(model, world.pixels, params.criterion).stacked(), known)
 
 
 def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Comparisons:
@@ -146,55 +149,36 @@ def comparisons(model: Model, world: World, params: Params, smoothing: Smoothing
     return Comparisons(tasks, Comparison(tuple(np.mean(known, 0, dtype=np.float64).tolist()) if known else ()))
 
 
-def main(
-    images: Path,
-    encoder: Path,
-    resolution: Path,
-    views: Path,
-    features: Path,
-    seeds: Path,
-    pseudo_labels: Path,
-    scatter: Path,
-    adaptor: Path,
-    fusion: Path,
-    output: Path,
-    *,
-    params: Params,
-    smoothing: SmoothingSettings,
-    lists: Lists,
-) -> str:
-    models = {"encoder": resolution} | {name: adaptor / name for name in lists.trained}
-    models |= {name: fusion / name for name in lists.fusions if name != "supervised"}
-    tasks = list(lists.tasks)
-    collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
-
-    stored, start = open_features(features, tasks), load(resolution)
+def main(reads: Reads, output: Path, *, params: Params, smoothing: SmoothingSettings, lists: Lists) -> str:
+    models = {"encoder": reads.resolution} | {name: reads.adaptor / name for name in lists.trained}
+    models |= {name: reads.fusion / name for name in lists.fusions if name != "supervised"}
+    world, start = World.of(reads, lists, params), load(reads.resolution)
+    collection, granularities = world.collection, world.granularities
     is_one = start.config.reduced or start.config.mirrored
-    stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
-    granularities = read_granularities(pseudo_labels, seeds, collection, lists, params)
-    world = World(collection, pixels, stored, seen.read(views), granularities, (seeds, scatter))
-    trial = compare(models, encoder, pixels, Judge(params, collection, world.seen, granularities, stored))
+    world.stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
+    judge = Judge(params, collection, world.seen, granularities, world.stored)
+    trial = compare(models, reads.encoder, world.pixels, judge)
     judged = {name: one.judged for name, one in trial.candidates.items()}
     decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
     taken = trial.candidates[decision.chosen]
-    recommended = build(encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
+    recommended = build(reads.encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
     best = trial.best_of("encoder")
-    without_training = build(encoder if best == ENCODER else resolution, best, world, params)
-    why = reasons(trial, decision, params)
-    with (views / "recall.csv").open(newline="", encoding="utf-8") as file:
-        why += about_sides(list(csv.DictReader(file)))
+    without_training = build(reads.encoder if best == ENCODER else reads.resolution, best, world, params)
+    why = report.reasons(trial, decision, params)
+    with (reads.views / "recall.csv").open(newline="", encoding="utf-8") as file:
+        why += report.about_sides(list(csv.DictReader(file)))
     if taken.form.layer == "clusters":
-        why.insert(0, about_layer(list(granularities.labels)))
-    content = summary(trial, decision.chosen, why, collection)
+        why.insert(0, report.about_layer(list(granularities.labels)))
+    content = report.summary(trial, decision.chosen, why, collection)
     with outputs.folder(output) as folder:
         (folder / "without_training").mkdir()
         for model, place in ((recommended, folder), (without_training, folder / "without_training")):
             save(model, place)
             comparisons(model, world, params, smoothing).write(place)
-        (folder / "README.md").write_text(card.text(recommended.config, content), encoding="utf-8")
+        (folder / "README.md").write_text(report.card(recommended.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        write_csv(folder / "criterion.csv", candidate_rows(trial, decision))
-        pq.write_table(neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
+        write_csv(folder / "criterion.csv", report.candidate_rows(trial, decision))
+        pq.write_table(report.neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
     return f"recommends {taken.form.name}, from {counted(len(trial.candidates), 'candidate')}"
 
 

@@ -23,7 +23,6 @@ from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Stored, facts_of
 from polygrain.runner import command, outputs
 from polygrain.selection import criterion
-from polygrain.selection.candidates.decision import noise
 from polygrain.selection.seen import Seen
 from polygrain.store import arrays
 from polygrain.store.image_table import open_pixels, read_tables
@@ -82,7 +81,7 @@ def largest_of_the_best(judged: dict[int, np.ndarray], sample: criterion.Sample,
 
     def is_near(side: int) -> bool:
         difference = judged[best] - judged[side]
-        return criterion.mean_over_tasks(difference, sample) <= errors * noise(difference, sample)
+        return criterion.mean_over_tasks(difference, sample) <= errors * criterion.noise(difference, sample)
 
     return max(side for side in judged if side == best or is_near(side))
 

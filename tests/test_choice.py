@@ -15,14 +15,12 @@ from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.extract import embed
 from polygrain.encoder.model import load
-from polygrain.encoder.stored import open_features
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
-from polygrain.selection.candidates.judges import Judge
-from polygrain.selection.candidates.trial import measure
+from polygrain.selection.candidates.search import Judge, measure
 from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views, neighbours
-from polygrain.selection.seen import Seen, read
+from polygrain.selection.seen import Seen
 from polygrain.store.image_table import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
 from tests.helpers.settings import comparing
@@ -83,14 +81,14 @@ def see(images, models, folder, settings):
     clusters = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
     if settings.layer != "none":
         clusters = cluster(folder, images, folder / "features", lists(), settings.blocks)
-    return [*models[:2], folder / "views", folder / "features", *clusters, *models[2:]]
+    return choice.Reads(images, *models[:2], folder / "views", folder / "features", *clusters, *models[2:])
 
 
 def run(images, models, output, **changes):
     """What choice.json holds, and the rows of criterion.csv."""
     settings = params(**changes)
-    folders = see(images, models, output.with_name(f"{output.name}_seen"), settings)
-    message = choice.main(images, *folders, output, params=settings, smoothing=SETTINGS, lists=lists())
+    reads = see(images, models, output.with_name(f"{output.name}_seen"), settings)
+    message = choice.main(reads, output, params=settings, smoothing=SETTINGS, lists=lists())
     assert {path.name for path in output.iterdir()} >= {*FILES, "without_training"}
     rows = list(csv.DictReader((output / "criterion.csv").read_text().splitlines()))
     content = json.loads((output / "choice.json").read_text())
@@ -177,14 +175,6 @@ def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
     assert is_the_encoder(tmp_path / "out", spoilt)
 
 
-def world_of(images, folders, settings):
-    """What `build` is given of these folders."""
-    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
-    views, features, seeds, labels, scatters = folders[2:7]
-    given = choice.read_granularities(labels, seeds, collection, lists(), settings)
-    return choice.World(collection, pixels, open_features(features, list(TASKS)), read(views), given, (seeds, scatters))
-
-
 @pytest.fixture(scope="module")
 def read_by_all(chosen, models, tmp_path_factory):
     return see(chosen[0], models, tmp_path_factory.mktemp("seen"), params())
@@ -197,7 +187,7 @@ BUILT = [(name, layer) for name in ("resolution", "fusion/neighbour") for layer 
 def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, name, layer):
     folder = models[0].parent / name
     settings = params(layer=layer if layer == "clusters" else "none")
-    world = world_of(chosen[0], read_by_all, settings)
+    world = choice.World.of(read_by_all, lists(), settings)
     blocks = 2 if layer == "clusters" else 1
     form = choice.Form("x", layer=layer, blocks=blocks)
     model = choice.build(folder, form, world, settings)
@@ -225,7 +215,7 @@ def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, nam
 @pytest.mark.parametrize("name", ["resolution", "reduced"])
 def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name, dim):
     settings = params(dim=dim)
-    world = world_of(chosen[0], read_by_all, settings)
+    world = choice.World.of(read_by_all, lists(), settings)
     judge = Judge(settings, world.collection, world.seen, world.granularities, world.stored)
     folder, sample = models[0].parent / name, world.seen.sample
     for one in measure(judge, load(folder), choice.Form("x"), world.pixels):
@@ -244,9 +234,8 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
     )
     settings = params()
-    folders = see(images, models, tmp_path / "seen", settings)
-    given = {"params": settings, "smoothing": smoothing, "lists": lists()}
-    choice.main(images, *folders, tmp_path / "choice", **given)
+    reads = see(images, models, tmp_path / "seen", settings)
+    choice.main(reads, tmp_path / "choice", params=settings, smoothing=smoothing, lists=lists())
     model, says = load(tmp_path / "choice"), Comparisons.read(tmp_path / "choice")
     collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
     vectors = embed(model, pixels, np.arange(len(collection.tasks)), 16, "float32", "")
@@ -258,7 +247,7 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     gallery.main(
         images / "dots",
         tmp_path / "choice",
-        folders[3] / "dots",
+        reads.features / "dots",
         tmp_path / "gallery",
         task="dots",
         params=gallery.Params(smoothing=smoothing),
@@ -268,8 +257,8 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     np.testing.assert_allclose(plain.plain, expected, atol=5e-3)
     np.testing.assert_allclose(plain.comparison.query(vectors[dots]), expected, atol=5e-3)
 
-    measuring = {"alike": {}, "smoothing": smoothing, "lists": lists(), "params": EVALUATION}
-    evaluation.main(images, tmp_path / "choice", folders[3], tmp_path / "measured", model="recommended", **measuring)
+    measuring = {"model": "recommended", "alike": {}, "smoothing": smoothing, "lists": lists(), "params": EVALUATION}
+    evaluation.main(images, tmp_path / "choice", reads.features, tmp_path / "measured", **measuring)
     measured = json.loads((tmp_path / "measured/metrics.json").read_text())
     for task, values in measured.items():
         own = np.flatnonzero((collection.tasks == task) & collection.is_test)
@@ -283,7 +272,7 @@ def test_comparisons__the_rows_of_other_models_are_centred_as_the_chosen_one(mod
     for task in TASKS:
         asks = read_table(images / task)["is_query"].to_pylist()
         set_split(images / task, ["test" if ask or row >= 21 else "train" for row, ask in enumerate(asks)])
-    world = world_of(images, see(images, models, tmp_path / "seen", settings), settings)
+    world = choice.World.of(see(images, models, tmp_path / "seen", settings), lists(), settings)
     assert (~world.collection.is_query).sum() == 2 * 30
     measured, given = {}, {"alike": {}, "smoothing": SETTINGS, "lists": lists(), "params": EVALUATION}
     for name in ("encoder", "recommended"):
@@ -353,7 +342,7 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
     chosen, given = tmp_path / "choice", {"smoothing": SETTINGS, "lists": listed}
     scores = {}
     with counted() as passes:
-        choice.main(images, encoder, *folders, chosen, params=settings, **given)
+        choice.main(choice.Reads(images, encoder, *folders), chosen, params=settings, **given)
         gallery.main(
             images / "dots",
             chosen,

@@ -110,16 +110,23 @@ def put_back() -> None:
         subprocess.run(command, capture_output=True)
 
 
-def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str, Path], dict[str, str]]:
-    """The words of the command line: the paths of `main`, and its keywords that are items."""
+def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The words of the command line: the paths of `main`, each alone or in a NamedTuple, and its keywords that are
+    items."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules[main.__module__]))
+    groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(main).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY:
-            parser.add_argument(name, type=Path)
+            groups[name] = parameter.annotation
+            for field in getattr(parameter.annotation, "_fields", [name]):
+                parser.add_argument(field, type=Path)
         elif name not in ("params", "lists", "seed", *borrowed):
             parser.add_argument(f"--{name.replace('_', '-')}", required=True)
     words = vars(parser.parse_args())
-    paths = {name: words.pop(name) for name, word in list(words.items()) if isinstance(word, Path)}
+    paths = {
+        name: kind(*map(words.pop, kind._fields)) if hasattr(kind, "_fields") else words.pop(name)
+        for name, kind in groups.items()
+    }
     return paths, words
 
 

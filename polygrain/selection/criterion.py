@@ -270,3 +270,14 @@ def mean_over_tasks(values: np.ndarray, sample: Sample) -> float:
     """The mean of the tasks' means; NaN without any image."""
     means = [values[places].mean() for places in sample.parts().values()]
     return float(np.mean(means)) if means else math.nan
+
+
+def standard_error(values: Float[np.ndarray, " image"]) -> float:
+    """Of the mean; infinite for one value alone, which says nothing of its spread."""
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+
+
+def noise(difference: Float[np.ndarray, " image"], sample: Sample) -> float:
+    """The standard error of the mean over tasks of the tasks' mean differences."""
+    errors = [standard_error(difference[own]) for own in sample.parts().values()]
+    return math.hypot(*errors) / len(errors)

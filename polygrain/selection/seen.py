@@ -18,7 +18,7 @@ from jaxtyping import Float32
 
 from polygrain.encoder.model import Model
 from polygrain.encoder.stored import Stored
-from polygrain.selection.criterion import Sample
+from polygrain.selection.criterion import CriterionSettings, Embedded, Sample, embed_views
 from polygrain.store import arrays
 from polygrain.store.reading import read_json, reading, remedy_for
 
@@ -38,6 +38,13 @@ class Seen(NamedTuple):
                 f"`resolution` saw images at {sides} px; {model.config.side} px is expected: run `dvc repro resolution`"
             )
         self.views[model.config.side].require(model, count)
+
+    def embed(self, model: Model, pixels: arrays.Reader, settings: CriterionSettings) -> Embedded:
+        """Embeddings of the sample and its views: by what was seen, where that is of this model."""
+        stored = self.views.get(model.config.side)
+        if stored is not None and stored.holds(model):
+            return Embedded.of(stored.embed(model, np.arange(len(self.sample.rows))))
+        return embed_views(model, pixels, self.sample, settings)
 
     def write(self, folder: Path) -> None:
         columns = {"row": self.sample.rows, "group": pa.array(self.sample.tasks, pa.string())}

@@ -1,1 +1,1 @@
-"""The forms in which models can be handed out, which of them is taken, and what its card says."""
+"""The search for the model to hand out: the forms that models can have, which one is taken, and what is said of it."""

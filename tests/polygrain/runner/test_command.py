@@ -52,6 +52,16 @@ def run(folder, *words, body=WRITES):
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
 
 
+def test_run__paths_may_be_fields_of_a_tuple(tmp_path, values):
+    write(tmp_path, values | {"toy": {"epochs": 3}})
+    group = "class Reads(NamedTuple):\n    first: Path\n    output: Path\n\ndef main(reads: Reads, *,"
+    stage = "from typing import NamedTuple\n" + STAGE.replace("def main(output: Path, *,", group)
+    (tmp_path / "toy.py").write_text(stage.replace(WRITES, "reads.output.write_text(str(reads.first))"))
+    command = [sys.executable, "toy.py", "in", "out", "--name", "one"]
+    subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, check=True)
+    assert (tmp_path / "out").read_text() == "in"
+
+
 def test_run__a_stage_gets_its_own_values_and_those_it_borrows(tmp_path, values):
     write(tmp_path, values | {"toy": {"epochs": 3}})
     done = run(tmp_path, "--name", "one")

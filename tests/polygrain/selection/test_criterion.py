@@ -9,7 +9,16 @@ from PIL import Image
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
-from polygrain.selection.criterion import Embedded, Sample, draw, neighbours, recall, score
+from polygrain.selection.criterion import (
+    Embedded,
+    Sample,
+    draw,
+    neighbours,
+    noise,
+    recall,
+    score,
+    standard_error,
+)
 from polygrain.store import arrays
 from polygrain.store.coded import Coding
 from polygrain.store.image_table import open_pixels, read_tables
@@ -194,3 +203,19 @@ def test_round_side__multiples_of_a_vits_patch_any_for_a_cnn_or_the_only_one(wor
     kwargs = {"img_size": 32, "depth": 1, "embed_dim": 24, "num_heads": 2}
     fixed = Model(CONFIG.model_copy(update={"architecture": "beit_base_patch16_224", "kwargs": kwargs}))
     assert module.round_side(48.0, fixed) == 32
+
+
+def plain_error(values):
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+
+
+def test_noise__is_the_spread_of_the_mean_over_images_drawn_anew():
+    values, generator = np.random.default_rng(0).normal(size=150), np.random.default_rng(1)
+    means = [
+        (generator.choice(values[:50], 50).mean() + generator.choice(values[50:], 100).mean()) / 2 for _ in range(4000)
+    ]
+    error = noise(values, sample_of((50, 100)))
+    assert error == pytest.approx(np.std(means), rel=0.05)
+    assert error == pytest.approx(math.hypot(plain_error(values[:50]), plain_error(values[50:])) / 2)
+    assert standard_error(np.array([0.3])) == math.inf and standard_error(np.array([0.3, 0.3])) == 0

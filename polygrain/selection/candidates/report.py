@@ -1,19 +1,56 @@
-"""What the choice writes about itself: its reasons, every candidate, and the nearest of the sampled images."""
+"""What the choice writes about itself: its reasons, every candidate, the nearest sampled images, and its card."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from jaxtyping import Float
 
 from polygrain.compute.counted import counted
+from polygrain.encoder.config import Config
 from polygrain.selection import criterion
-from polygrain.selection.candidates.decision import Decision, interval
-from polygrain.selection.candidates.judges import Neighbours, Settings
-from polygrain.selection.candidates.trial import ENCODER, Trial
+from polygrain.selection.candidates.search import ENCODER, Decision, Neighbours, Settings, Trial
 from polygrain.store.image_table import ImageTable
 
 CANNOT_TELL = "No task has enough images that differ to compare candidates. So the encoder as it is was taken."
+CARD = """\
+# {name}
+
+An embedding model for image retrieval. It makes a vector of {dim} from an image, of unit length. Subtract the mean of
+the collection from each vector; then the inner product of two vectors says how alike their images are.
+
+- Network: {architecture}, input {side} x {side} px (the centre of a square of {resize} px{whole}){seen}
+- Output: {outputs}
+- Adaptors: {adaptors}
+- Last layer: {layer}
+- Cost: {cost:g} times that of the encoder at its own input side
+- Learnt from {images} of {tasks}, without labels
+
+## Why this one
+
+{why}
+
+## Use it
+
+```python
+import torch
+from PIL import Image
+from polygrain.collection.postprocessing.comparisons import Comparisons
+from polygrain.encoder import load
+
+model, comparisons = load("this folder"), Comparisons.read("this folder")
+embedding = model(torch.stack([model.transform(Image.open("picture.jpg"))])).numpy()
+query = comparisons.of({task!r}).query(embedding)  # or comparisons.default, for images of another kind
+```
+
+`polygrain embed`, `polygrain search` and `polygrain export` take this folder and subtract the mean themselves.
+
+The criterion needs no labels. It ranks candidates well on the mean of several tasks, and less well on one task: where
+you have labels, measure the model with them. It may be a poor choice for kinds of images that it did not learn from.
+"""
 
 
 def reasons(trial: Trial, decision: Decision, settings: Settings) -> list[str]:
@@ -120,3 +157,43 @@ def summary(trial: Trial, chosen: str, why: list[str], collection: ImageTable) -
         "uncertain": trial.uncertain,
         "learnt": {"tasks": list(dict.fromkeys(collection.tasks[collection.train])), "images": len(collection.train)},
     }
+
+
+def interval(
+    parts: Sequence[Float[np.ndarray, " _"]], draws: int = 1000, share: float = 0.95
+) -> tuple[float, float, float]:
+    """The mean of the parts' means and its bootstrap interval, values drawn anew within each part; NaN without any."""
+    if not parts:
+        return math.nan, math.nan, math.nan
+    generator = np.random.default_rng(0)
+    means = [part[generator.integers(len(part), size=(draws, len(part)))].mean(1) for part in parts]
+    low, high = np.quantile(np.mean(means, 0), [(1 - share) / 2, (1 + share) / 2])
+    return float(np.mean([part.mean() for part in parts])), float(low), float(high)
+
+
+def card(config: Config, choice: dict[str, Any]) -> str:
+    """The card in Markdown; `choice` is the content of `choice.json`."""
+    form, adaptors = choice["form"], config.adaptors
+    seen = f", scaled to {config.side} px for the network" if config.scaled else ""
+    layers = {
+        "none": "the first principal axes of the training images" if config.reduced else "none",
+        "own": "the model's own",
+        "clusters": "computed in closed form from clusters of the training images",
+    }
+    return CARD.format(
+        name=choice["name"],
+        task=choice["learnt"]["tasks"][0] if choice["learnt"]["tasks"] else None,
+        dim=f"{config.reduced} numbers" if config.reduced else "all the network's numbers",
+        architecture=config.architecture,
+        side=config.size,
+        resize=config.resize,
+        whole="; of longer images all, up to 3 to 1" if config.shape == "whole" else "",
+        seen=seen,
+        outputs=f"its last {config.blocks} blocks side by side" if config.blocks > 1 else "its last block",
+        adaptors=", ".join(adaptors.names) if adaptors else "none",
+        layer=layers[form["layer"]],
+        cost=form["scale"] ** 2,
+        images=counted(choice["learnt"]["images"], "image"),
+        tasks=", ".join(choice["learnt"]["tasks"]),
+        why="\n".join(f"- {line}" for line in choice["why"]),
+    )

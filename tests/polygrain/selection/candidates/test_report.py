@@ -1,15 +1,58 @@
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from polygrain.selection.candidates.decision import Decision, Judged
+from polygrain.encoder.config import AdaptorConfig
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.record import about_layer, about_sides, candidate_rows, neighbour_table, summary
-from polygrain.selection.candidates.trial import Candidate, Trial
+from polygrain.selection.candidates.report import (
+    about_layer,
+    about_sides,
+    candidate_rows,
+    card,
+    interval,
+    neighbour_table,
+    summary,
+)
+from polygrain.selection.candidates.search import Candidate, Decision, Judged, Trial
 from polygrain.selection.criterion import Sample
 from polygrain.store.image_table import read_tables
-from tests.helpers.small import TASKS, write_images
+from tests.helpers.small import CONFIG, TASKS, write_images
+
+CHOICE = {"name": "average, at 1.5 times the side", "why": ["It is the best.", "No other is."]}
+CHOICE["learnt"] = {"tasks": ["dots", "bars"], "images": 4800}
+ADAPTED = CONFIG.model_copy(
+    update={
+        "adaptors": AdaptorConfig(names=["k4", "k8"], width=8, fusion="average"),
+        "reduced": 16,
+        "scaled": 48,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("config", "form", "facts"),
+    [
+        (
+            ADAPTED,
+            {"scale": 1.5, "layer": "clusters"},
+            ["scaled to 48 px", "Adaptors: k4, k8\n", "in closed form from clusters", "Cost: 2.25 ", "16 numbers"],
+        ),
+        (CONFIG, {"scale": 1.0, "layer": "none"}, ["Adaptors: none", "Last layer: none", "Cost: 1 "]),
+    ],
+)
+def test_card__says_what_the_model_is_and_why(config, form, facts):
+    text = card(config, CHOICE | {"form": form})
+    common = ["# average, at 1.5 times the side", "4,800 images of dots, bars", "- It is the best.\n- No other is.\n"]
+    for fact in [*facts, *common]:
+        assert fact in text
+    assert "None" not in text
+
+
+def test_card__one_image_is_not_plural():
+    text = card(CONFIG, CHOICE | {"form": {"scale": 1.0, "layer": "none"}, "learnt": {"tasks": ["dots"], "images": 1}})
+    assert "1 image of dots" in text and "(s)" not in text and "(es)" not in text
 
 
 @pytest.fixture
@@ -58,3 +101,16 @@ def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tm
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
     assert content["criterion"]["bars"]["recommended"][0] == pytest.approx(0.4)
     assert content["name"] == "k4" and content["images"] == 4 and content["uncertain"] == ["few"]
+
+
+def test_interval__equals_a_plain_bootstrap():
+    parts = np.split(np.random.default_rng(0).random(30), [10])
+    mean, low, high = interval(parts, draws=4000)
+    generator = np.random.default_rng(5)
+    means = sorted(
+        sum(sum(part[generator.integers(len(part))] for _ in part) / len(part) for part in parts) / 2
+        for _ in range(4000)
+    )
+    assert mean == pytest.approx(sum(part.mean() for part in parts) / 2)
+    assert (low, high) == pytest.approx((means[100], means[3900]), abs=0.01)
+    assert interval([np.array([0.9])]) == (0.9, 0.9, 0.9) and all(map(math.isnan, interval([])))
