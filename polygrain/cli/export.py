@@ -9,7 +9,7 @@ from polygrain.cli.options import MODEL, Folder, require_model
 
 Output = typer.Option("--output", "-o", metavar="FOLDER", help="where the files go; an earlier export is replaced")
 Uint8 = typer.Option("--uint8", help="take images as uint8, 0 to 255, instead of float32 in 0..1")
-Task = typer.Option("--task", metavar="NAME", help="by whose mean embeddings are centred; the middle one without it")
+Task = typer.Option("--task", metavar="NAME", help="subtract the mean of this task, not the average of all tasks")
 
 
 def export(

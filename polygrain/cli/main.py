@@ -46,7 +46,7 @@ app = typer.Typer(
 
 
 def announced(command: Callable[..., None], begins: str) -> Callable[..., None]:
-    """The command, which says at once how it begins: the libraries that it needs take seconds to load."""
+    """The command, and before it a line that says how it begins: its libraries take seconds to load."""
 
     @wraps(command)
     def begun(**words: Any) -> None:

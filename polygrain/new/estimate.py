@@ -1,4 +1,4 @@
-"""About how long a run will take on this machine: the passes of the encoder that its stages make, times one pass."""
+"""An estimate of the time of a run on this machine: the passes of the encoder in all stages, times that of one pass."""
 
 import time
 
@@ -61,6 +61,6 @@ def passes(images: int, train: int, tasks: int, ks: int, cost: float, epochs: in
 
 
 def shown(seconds: float) -> str:
-    """`about 3 minutes`: an estimate has no more digits."""
+    """Such as `about 3 minutes`."""
     minutes = seconds / 60
     return f"about {minutes / 60:.1f} hours" if minutes > 90 else f"about {max(2, round(minutes))} minutes"

@@ -26,7 +26,7 @@ TRAINED = ("size2", "size8", "size24")
 
 
 class Settings(NamedTuple):
-    """What suits the encoder and the machine, beside the images; the defaults are for the encoder that ships."""
+    """Values for the encoder and the machine; the defaults are for the encoder that ships."""
 
     encoder: Mapping[str, Any] = {}
     """Values of the section `encoder` where they are not the root's."""
@@ -104,14 +104,14 @@ def seen_from(profile: Path, path: str) -> str:
 
 
 def task_values(name: str, task: Folder) -> dict[str, Any]:
-    """What the profile says of a task; an object store's listing lies beside it."""
+    """The values of a task; an object store's listing lies beside the profile."""
     path = f"{name}.json" if task.listing else str(task.path)
     files = {"files": task.files} if task.files != "*" else {}
     return {"source": task.source, "path": path} | files
 
 
 def sizes(train_images: int) -> list[str]:
-    """The granularities of the template that so many images allow: two clusters each, at least."""
+    """The granularities of the template in which this number of images makes two clusters or more."""
     known = YAML(typ="safe").load(TEMPLATE.read_text(encoding="utf-8"))["granularities"]
     return [name for name in known if train_images // int(name.removeprefix("size")) >= 2]
 

@@ -1,4 +1,4 @@
-"""What was said about an encoder, and whether that can be meant: asked before torch is loaded."""
+"""The user's words about an encoder, checked before torch is loaded."""
 
 import os
 import re
@@ -10,7 +10,7 @@ WEIGHTS = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
 
 
 class Request(NamedTuple):
-    """What was said about the encoder; None where it was not."""
+    """The words about the encoder; None for those that were not given."""
 
     name: str | None = None
     """a timm name, a file or a folder"""

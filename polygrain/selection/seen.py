@@ -1,4 +1,4 @@
-"""What `resolution` saw of the images on which candidates are compared: written once, so that `choice` sees none again.
+"""The outputs that `resolution` stored for the images on which candidates are compared: `choice` embeds none again.
 
 sample.parquet   the images, as rows of the whole collection, and the task of each
 SIDE/views.zarr  image x view x dim: outputs of the encoder's last blocks for each image as it is and for four views,
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     looks: Float32[np.ndarray, "image look"] | None = None
 
     def require(self, model: Model, count: int) -> None:
-        """ValueError if so many blocks of this model, at its side, are not what was seen."""
+        """ValueError where the outputs of the last `count` blocks of this model, at its side, were not stored."""
         if model.config.side not in self.views:
             sides = ", ".join(map(str, sorted(self.views)))
             raise ValueError(
