@@ -1,5 +1,7 @@
 """A classifier with any pooling before its last layer (GSP, Table 5)."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ class PooledClassifier(nn.Module):
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Any,
         pooling: str,
         values: dict[str, float | int | bool | None],
         classes: int,
@@ -33,7 +35,8 @@ class PooledClassifier(nn.Module):
         super().__init__()
         if hasattr(network, "patch_embed") and hasattr(network, "blocks"):
             raise ValueError("a transformer gives tokens and no map to pool: choose a convolutional network")
-        self.network, self.share, self.precision = network, zero_shot, precision
+        self.network: Any = network
+        self.share, self.precision = zero_shot, precision
         self.pool = build.build(pooling, network.num_features, **values)
         self.last = nn.Linear(self.pool.size, classes)
         if zero_shot and not any(isinstance(part, Selection) for part in self.pool.modules()):

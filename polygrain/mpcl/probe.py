@@ -107,7 +107,8 @@ def fine_tune(
 ) -> nn.Linear:
     """Trains a classifier on augmented images and returns it; the network trains with it, unless its rate is 0."""
     where, frozen = next(network.parameters()).device, recipe.encoder_rate == 0
-    trained = nn.ModuleDict({"classifier": build_classifier(network.dim, classes, seed)}).to(where)
+    classifier = build_classifier(network.dim, classes, seed).to(where)
+    trained = nn.ModuleDict({"classifier": classifier})
     groups = [{"params": list(trained.parameters()), "lr": recipe.classifier_rate}]
     if not frozen:
         groups.append({"params": list(network.parameters()), "lr": recipe.encoder_rate})
@@ -125,13 +126,13 @@ def fine_tune(
             views = centre_crop(images, network.config.size)
         else:
             views = augment(images, network.config.size, recipe.augmentation, generator, recipe.crop_ratio)
-        loss = functional.cross_entropy(trained["classifier"](network(views)), targets[device.sent(batch.rows, where)])
+        loss = functional.cross_entropy(classifier(network(views)), targets[device.sent(batch.rows, where)])
         return {"loss": loss / processes.count()}  # every process has the loss of the whole batch
 
     loader = Loader(len(rows), recipe.batch, lambda epoch: read)
     fit(trained, optimizer, Schedule(recipe.epochs, 0.0, 0.0), loader, step, seed, work)
     network.eval()
-    return trained["classifier"]
+    return classifier
 
 
 @torch.no_grad()

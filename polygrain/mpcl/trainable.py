@@ -1,10 +1,11 @@
 """Any timm network as an encoder that trains: images in 0..1 to one vector each; encoder/model.py saves it."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from timm.layers import build_sincos2d_pos_embed
+from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 from torch import Tensor, nn
 
 from polygrain.compute import device
@@ -16,10 +17,13 @@ from polygrain.encoder.weights import load_module
 class TrainableEncoder(nn.Module):
     """A ViT's class token after the last norm, or the pooled last map of a CNN; the network is `backbone`."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, config: Config, precision: device.Precision = "float32") -> None:
         super().__init__()
         self.config, self.precision = config, precision
-        self.backbone = build_network(config.architecture, config.kwargs)
+        self.backbone: Any = build_network(config.architecture, config.kwargs)
         if config.adaptors is not None:
             raise ValueError("an encoder with adaptors does not train as a whole; give the plain encoder's folder")
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)

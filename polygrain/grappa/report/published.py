@@ -1,6 +1,5 @@
 """The numbers that the paper prints (grappa.csv, Tables 2 to 5) beside ours: percent, with the difference in points."""
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polygrain.findings.scores import MEAN, NOTHING, Numbers, Scores
+from polygrain.store.tables import read_csv
 
 FILE = Path(__file__).with_name("grappa.csv")
 METRICS = ("r_precision", "map_at_r")
@@ -47,10 +47,9 @@ class PublishedTable:
 def read(file: Path = FILE) -> dict[int, dict[str, Numbers]]:
     """{table: {model: {task: {r_precision, map_at_r}}}} in percent."""
     tables: dict[int, dict[str, Numbers]] = {}
-    with file.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
-            numbers = {metric: float(row[metric]) for metric in METRICS}
-            tables.setdefault(int(row["table"]), {}).setdefault(row["model"], {})[row["task"]] = numbers
+    for row in read_csv(file):
+        numbers = {metric: float(row[metric]) for metric in METRICS}
+        tables.setdefault(int(row["table"]), {}).setdefault(row["model"], {})[row["task"]] = numbers
     return tables
 
 

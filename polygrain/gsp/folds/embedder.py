@@ -1,7 +1,7 @@
 """The part of a metric-learning model that trains: a layer (optional), a pooling with its embedding, and the losses."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -100,7 +100,7 @@ class Embedder(nn.Module):
         start_prototypes(self.head.pool, nn.functional.normalize(space.mean((2, 3)), dim=1), seed)
 
 
-def parameter_groups(embedder: Embedder, rate: float, proxy_factor: float) -> list[dict]:
+def parameter_groups(embedder: Embedder, rate: float, proxy_factor: float) -> list[dict[str, Any]]:
     """Groups of the optimizer: the loss's proxies with their own rate, and all other parameters that train."""
     proxies = [p for p in embedder.loss.parameters() if p.requires_grad]
     proxy_ids = {id(p) for p in proxies}

@@ -66,7 +66,7 @@ class Maps:
         aspects = None if self.whole is None else self.whole.aspects[torch.from_numpy(rows)]
         if generator is not None and self.augmentation is not None:
             return augment(images, self.size, self.augmentation, generator, self.ratio, aspects)
-        if aspects is None:
+        if self.whole is None or aspects is None:
             return centre_crop(images, self.size)
         return centre_square(images, self.size, aspects, self.whole.share)
 

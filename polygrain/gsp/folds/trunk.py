@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import timm
 import torch
@@ -52,9 +52,13 @@ class Backbone(Section):
 class Trunk(nn.Module):
     """Images in 0..1 to `batch channel y x`."""
 
-    def __init__(self, network: nn.Module, mean: Tensor, std: Tensor, params: Backbone) -> None:
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: Any, mean: Tensor, std: Tensor, params: Backbone) -> None:
         super().__init__()
-        self.network, self.depth, self.is_trained = network, params.depth, params.is_trained
+        self.network: Any = network
+        self.depth, self.is_trained = params.depth, params.is_trained
         self.freezes_norm = params.freezes_norm
         self.register_buffer("mean", mean.view(-1, 1, 1), persistent=False)
         self.register_buffer("std", std.view(-1, 1, 1), persistent=False)
@@ -102,7 +106,7 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
     if params.weights == "encoder":
         whole = model.load(encoder)
         mean, std = torch.tensor(whole.config.mean), torch.tensor(whole.config.std)
-        network = prepare.restore(whole.backbone) if params.is_trained else whole.backbone
+        network: Any = prepare.restore(whole.backbone) if params.is_trained else whole.backbone
     else:
         torch.manual_seed(seed)  # timm draws its start from the global generator
         network = create(params)
@@ -121,8 +125,8 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
     return Trunk(network, mean, std, params)
 
 
-def create(params: Backbone) -> nn.Module:
+def create(params: Backbone) -> Any:
     try:
-        return timm.create_model(params.architecture, pretrained=params.weights == "pretrained")
+        return timm.create_model(str(params.architecture), pretrained=params.weights == "pretrained")
     except (RuntimeError, TypeError, AssertionError) as error:
         raise ValueError(f"timm cannot build {params.architecture!r}: {error}") from error

@@ -4,6 +4,8 @@ pool = build("gsp", channels=128, prototypes=64, mu=0.3, epsilon=5.0)
 vector, attributes, weights = pool(maps)        # vector: pool.size numbers per image
 """
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -45,9 +47,9 @@ class Head(nn.Module):
         space = {"space": embedding} if self.takes == "both" else {}
         self.pool = kind(embedding if self.takes == "embedded" else channels, **values, **space)
         size = channels if self.takes == "embedded" else self.pool.size
-        is_mapped = self.takes == "own" and size == embedding  # another map follows only if the sizes differ
-        self.project = nn.Identity() if is_mapped else nn.Linear(size, embedding, bias=False)
-        if isinstance(self.project, nn.Linear):
+        self.project: Any = nn.Identity()
+        if self.takes != "own" or size != embedding:
+            self.project = nn.Linear(size, embedding, bias=False)
             nn.init.xavier_uniform_(self.project.weight)
 
     def forward(self, maps: Float[Tensor, "batch channel y x"]) -> Pooled:

@@ -12,10 +12,12 @@ when a selection is hard; the gradient here has no kappa.
 rho, pi = weight_transport(cost, mu, epsilon)       # weights p_j = (1/n - rho_j) / mu, Eq. 4.1
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 MOST_STEPS = 60  # the hardest problem tried takes 23
@@ -124,12 +126,13 @@ class Share(torch.autograd.Function):
     """s(u + a) for the root u; no step of the root is differentiated."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, a: Tensor, mu: float) -> Tensor:
+    def forward(ctx: Any, a: Tensor, mu: float) -> Tensor:
         x = newton_root(a, mu, can_look(a)) + a
         ctx.save_for_backward(x)
         return torch.sigmoid(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
-        return share_gradient(*ctx.saved_tensors, gradient), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return share_gradient(x, gradient), None

@@ -1,7 +1,8 @@
 """The parts of a metric-learning page: tables, charts, pictures and sentences from the numbers of the runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.report.pictures import pictured
 
+Chart = dict[str, Any]
 STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
 TITLES = {
     "map_at_r": "MAP@R",
@@ -25,9 +27,9 @@ def title_of(metric: str) -> str:
     return TITLES.get(metric, metric.replace("recall_at_", "Recall@"))
 
 
-def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[dict]]:
+def table(metrics: Mapping[str, Any], shown: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and rows in percent from {run: {form: {metric: {mean, std}}}}; `shown` are (form, metric, column)."""
-    rows = [{"name": run, "values": []} for run in metrics]
+    rows: list[dict[str, Any]] = [{"name": run, "values": []} for run in metrics]
     for form, metric, _ in shown:
         cells = [{key: 100 * forms[form][metric][key] for key in ("mean", "std")} for forms in metrics.values()]
         highest = max(round(cell["mean"], 2) for cell in cells)
@@ -36,65 +38,60 @@ def table(metrics: Mapping[str, Mapping], shown: Sequence[tuple[str, str, str]])
     return [column for _, _, column in shown], rows
 
 
-def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, metric: str = "map_at_r") -> list[dict]:
-    """One chart of a validation metric over steps; points are (step, fraction)."""
-    lines = [
-        Line(name, f"s-{STYLES[i % len(STYLES)]}", [(x, 100 * y) for x, y in points])
-        for i, (name, points) in enumerate(histories.items())
-    ]
+def chart(title: str, points: Mapping[str, Iterable[tuple[float, float]]], x_label: str, y_label: str) -> list[Chart]:
+    """One chart with a line for each name; none where nothing is finite."""
+    lines = [Line(name, f"s-{STYLES[i % len(STYLES)]}", [*line]) for i, (name, line) in enumerate(points.items())]
     lines = figures.finite(lines)
+    label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
     if not lines:
         return []
-    label = f"{title}: " + ", ".join(f"{line.name} {max(y for _, y in line.points):.1f}" for line in lines)
-    drawn = figures.line_chart(label, lines, x_label="steps", y_label=f"validation {title_of(metric)}, %")
-    return [{"title": title, "drawing": drawn}]
+    return [{"title": title, "drawing": figures.line_chart(label, lines, x_label=x_label, y_label=y_label)}]
 
 
-def sweeps(
-    runs: Mapping[str, Run], settings: Mapping[str, Mapping], metrics: Mapping[str, Mapping], form: str
-) -> list[dict]:
+def curves(histories: Mapping[str, Sequence[tuple[float, float]]], title: str, metric: str = "map_at_r") -> list[Chart]:
+    """One chart of a validation metric over steps; points are (step, fraction)."""
+    percent = {name: [(x, 100 * y) for x, y in points] for name, points in histories.items()}
+    return chart(title, percent, "steps", f"validation {title_of(metric)}, %")
+
+
+def sweeps(runs: Mapping[str, Run], settings: Mapping[str, Any], metrics: Mapping[str, Any], form: str) -> list[Chart]:
     """A chart of MAP@R over each value of a pooling that three runs or more share all else with (Figs. 7 and 10)."""
-    families: dict[tuple, list[tuple[float, float]]] = {}
+    families: dict[tuple[Any, ...], dict[str, list[tuple[float, float]]]] = {}
     for name, run in runs.items():
         values = settings[name]["values"]
         for varied, value in values.items():
             rest = ", ".join(f"{key} {other:g}" for key, other in values.items() if key != varied)
-            of_run = (varied, run.loss, run.pooling, run.zero_shot)
             score = 100 * metrics[name][form]["map_at_r"]["mean"]
-            families.setdefault((of_run, rest), []).append((float(value), score))
+            family = families.setdefault((varied, run.loss, run.pooling, run.zero_shot), {})
+            family.setdefault(rest, []).append((float(value), score))
     charts = []
-    for of_run in dict.fromkeys(key for key, _ in families):
-        points = {rest: line for (key, rest), line in families.items() if key == of_run and len(line) >= 3}
-        lines = [Line(rest, f"s-{STYLES[i % len(STYLES)]}", sorted(points[rest])) for i, rest in enumerate(points)]
-        varied, loss, pooling, share = of_run
+    for (varied, loss, pooling, share), family in families.items():
+        points = {rest: sorted(line) for rest, line in family.items() if len(line) >= 3}
         title = f"{pooling} with {loss}, zero-shot share {share:g}: MAP@R over {varied}"
-        if lines := figures.finite(lines):
-            label = f"{title}; " + ", ".join(f"{line.name}: {max(y for _, y in line.points):.1f}" for line in lines)
-            drawn = figures.line_chart(label, lines, x_label=varied, y_label="MAP@R, %")
-            charts.append({"title": title, "drawing": drawn})
+        charts += chart(title, points, varied, "MAP@R, %")
     return charts
 
 
-def spreads(transfer: Mapping[str, Mapping]) -> list[dict]:
+def spreads(transfer: Mapping[str, Any]) -> list[Chart]:
     """A chart for distance and for cosine: in how many splits the predictions had which MAP (Fig. 5)."""
     charts = []
-    for measure in ("distance", "cosine") if transfer else ():
-        lines = [
-            Line(run, f"s-{STYLES[i % len(STYLES)]}", [(100 * float(x), 100 * y) for x, y in values.items()])
-            for i, (run, values) in enumerate((run, row[f"spread_by_{measure}"]) for run, row in transfer.items())
-        ]
-        title = f"MAP of unmet classes by {measure}"
-        drawn = figures.line_chart(title, lines, x_label=f"MAP by {measure}, %", y_label="splits, %")
-        charts.append({"title": title, "drawing": drawn})
+    for measure in ("distance", "cosine"):
+        points = {
+            run: [(100 * float(x), 100 * y) for x, y in row[f"spread_by_{measure}"].items()]
+            for run, row in transfer.items()
+        }
+        charts += chart(f"MAP of unmet classes by {measure}", points, f"MAP by {measure}, %", "splits, %")
     return charts
 
 
-def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int) -> dict | None:
+def pictures(
+    tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int
+) -> dict[str, Any] | None:
     """A row per image: the image, then for each run shaded by weight, and tinted by prototype where it has any."""
     if not classes:
         return None
     images = tensors["pixels"]
-    columns, shown = ["class", "image"], [images]
+    columns, shown = ["class", "image"], list[Iterable[np.ndarray]]([images])
     for run in runs:
         weights, nearest = tensors[f"weights/{run}"], tensors.get(f"nearest/{run}")
         columns.append(f"{run}: {100 * looks.share_of_best_quarter(weights):.0f} %")
@@ -114,7 +111,7 @@ def pictures(tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Se
     return {"columns": columns, "rows": rows, "note": note}
 
 
-def gains(metrics: Mapping[str, Mapping], pairs: Sequence[tuple[str, str]], form: str) -> list[dict]:
+def gains(metrics: Mapping[str, Any], pairs: Sequence[tuple[str, str]], form: str) -> list[Chart]:
     """A sentence for each (run, base): MAP@R of both, the change in percent (Fig. 6) and in points."""
     sentences = []
     for run, base in pairs:

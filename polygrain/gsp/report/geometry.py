@@ -33,7 +33,7 @@ def hull(points: Sequence[Point]) -> list[Point]:
 
 def geometry(
     title: str, vectors: Float[np.ndarray, "row dim"], labels: Int[np.ndarray, " row"], styles: Sequence[str]
-) -> dict:
+) -> dict[str, str]:
     """A drawing of every row as a dot, in one scale on both axes, and of each class's hull."""
     principal = principal_components(vectors, 2)
     flat = (vectors - principal.mean) @ principal.axes

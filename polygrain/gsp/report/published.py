@@ -6,17 +6,17 @@ differ from the paper's; the page names both. `deviation` is printed in Table 2 
 the number, and `note` what is odd about it.
 """
 
-import csv
 import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from polygrain.config.lists import Run
 from polygrain.config.schema import Section
 from polygrain.gsp.report.contents import title_of
+from polygrain.store.tables import read_csv
 
 FILE = Path(__file__).with_name("gsp_published.csv")
 NETWORKS = {
@@ -37,12 +37,13 @@ class Claim(Section):
         max_length=7,
         description="tables of the paper; their rows on these images, with a loss of the page, stand beside ours",
     )
-    network: Literal[tuple(NETWORKS)] = Field(description="the paper's network in those rows")
+    network: Literal[tuple(NETWORKS)] = Field(  # type: ignore[valid-type]
+        description="the paper's network in those rows"
+    )
 
 
 def read() -> list[Row]:
-    with FILE.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+    return read_csv(FILE)
 
 
 def claimed(claim: Claim, images: str, losses: Collection[str]) -> list[Row]:
@@ -57,13 +58,13 @@ def claimed(claim: Claim, images: str, losses: Collection[str]) -> list[Row]:
     ]
 
 
-def form_of(row: Row, setting: Mapping) -> str | None:
+def form_of(row: Row, setting: Mapping[str, Any]) -> str | None:
     """The form of a run that has the row's dimensions: all folds side by side, one fold, or none."""
     sizes = {setting["embedding"] * setting["folds"]: "concat", setting["embedding"]: "separate"}
     return sizes.get(int(row["dim"]))
 
 
-def is_of(row: Row, run: Run, setting: Mapping) -> bool:
+def is_of(row: Row, run: Run, setting: Mapping[str, Any]) -> bool:
     """Whether a run, trained in this setting (`gsp_folds.setting_of`), measures what the row does."""
     values = dict(value.split("=") for value in row["values"].split())
     return (
@@ -75,8 +76,8 @@ def is_of(row: Row, run: Run, setting: Mapping) -> bool:
 
 
 def compare(
-    rows: list[Row], runs: Mapping[str, Run], settings: Mapping[str, Mapping], metrics: Mapping[str, Mapping]
-) -> list[dict]:
+    rows: list[Row], runs: Mapping[str, Run], settings: Mapping[str, Any], metrics: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """A line per printed row, in percent, with its run; NaN without a run of its kind or without its metric.
 
     `within` is whether ours is within one printed standard deviation, empty where there is none.
@@ -87,14 +88,14 @@ def compare(
         measured = {} if run is None else metrics[run][form_of(row, settings[run])].get(row["metric"], {})
         ours, percent = 100 * measured.get(row["statistic"], math.nan), float(row["percent"])
         deviation = float(row["deviation"] or "nan")
-        line = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
+        line: dict[str, Any] = {key: row[key] for key in ("table", "protocol", "dim", "statistic", "note")}
         line |= {"run": run, "metric": title_of(row["metric"]), "network": NETWORKS[row["network"]]}
         within = "" if math.isnan(ours + deviation) else ("yes" if abs(ours - percent) <= deviation else "no")
         lines.append(line | {"percent": percent, "deviation": deviation, "ours": ours, "within": within})
     return lines
 
 
-def about_networks(claim: Claim | None, settings: Mapping[str, Mapping]) -> str:
+def about_networks(claim: Claim | None, settings: Mapping[str, Any]) -> str:
     """A sentence that names our network and the paper's."""
     ours = ", ".join(sorted({setting["network"] for setting in settings.values()}))
     if claim is None:

@@ -47,7 +47,9 @@ def draw(world: World, labels: Int[Tensor, " bag"], generator: torch.Generator) 
 class Bags(nn.Module):
     """Trained token vectors and a pooling over them; embeddings are not normalised."""
 
-    def __init__(self, world: World, size: int, pool: str, values: dict, margin: float, zero_shot: float) -> None:
+    def __init__(
+        self, world: World, size: int, pool: str, values: dict[str, float | int], margin: float, zero_shot: float
+    ) -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.empty(world.vocabulary, size))
         nn.init.xavier_uniform_(self.tokens)

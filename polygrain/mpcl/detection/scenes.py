@@ -38,7 +38,7 @@ def read(root: Path) -> tuple[list[Scene], list[Scene], int]:
     return taught, tested, len(numbers)
 
 
-def scene(file: Path, items: list[Item], numbers: dict) -> Scene:
+def scene(file: Path, items: list[Item], numbers: dict[int, int]) -> Scene:
     boxes = np.array([item[0] for item in items], np.float32).reshape(-1, 4)
     labels, ignored = np.array([numbers[item[1]] for item in items], int), np.array([item[2] for item in items], bool)
     return Scene(file, {"boxes": boxes, "labels": labels, "ignored": ignored})

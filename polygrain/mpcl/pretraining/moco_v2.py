@@ -41,6 +41,9 @@ class MocoV2Params(Section):
 class MocoV2(nn.Module):
     """The query side, its momentum copy, and the queues; `forward` takes two views and measures every head."""
 
+    queue: Tensor
+    pointer: Tensor
+
     def __init__(
         self,
         encoder: TrainableEncoder,

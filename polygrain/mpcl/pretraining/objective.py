@@ -23,6 +23,11 @@ Balance = Literal["none", "literal", "neutral"]
 class HeadBalance(nn.Module):
     """The weight of each head in this epoch, from its mean accuracy in the last; equal weights in the first."""
 
+    weights: Tensor
+    accuracies: Tensor
+    spread: Tensor
+    steps: Tensor
+
     def __init__(self, heads: int, balance: Balance, epsilon: float) -> None:
         super().__init__()
         self.balance, self.epsilon = balance, epsilon

@@ -4,7 +4,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from timm.optim import Lars
+from timm.optim.lars import Lars
 from torch import nn
 
 from polygrain.config.schema import Decay, Rate, Section

@@ -85,7 +85,7 @@ class MultiProjector(nn.Module):
 
     def own_matrices(self) -> list[list[Tensor]]:
         """The matrices of each head alone, from input to output; views, where they are blocks of a shared one."""
-        linear = [[layer for layer in network if isinstance(layer, nn.Linear)] for network in self.networks]
+        linear = [[layer for layer in network.children() if isinstance(layer, nn.Linear)] for network in self.networks]
         if self.shared:
             return [[block] for block in linear[0][-1].weight.split(self.out)]
         return [[layer.weight for layer in layers] for layers in linear]

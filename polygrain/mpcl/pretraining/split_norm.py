@@ -19,7 +19,12 @@ from polygrain.compute import device
 class SplitBatchNorm2d(nn.BatchNorm2d):
     """While training, image i is normalised with the images of its part, i modulo `splits`; plain in evaluation."""
 
-    def __init__(self, features: int, splits: int, eps: float, momentum: float) -> None:
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+    momentum: float
+
+    def __init__(self, features: int, splits: int, eps: float, momentum: float | None) -> None:
         super().__init__(features, eps, momentum)
         self.splits = splits
 

@@ -1,11 +1,11 @@
 """MPCL's printed numbers, and whether a run here is the one of a printed row."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from polygrain.config.lists import Pretraining
+from polygrain.store.tables import read_csv
 
 Network = dict[str, Any]  # the section of mpcl_encoder, which has checked it
 PUBLISHED = Path(__file__).with_name("mpcl_published.csv")
@@ -23,8 +23,7 @@ class Setting:
 
 def published_rows() -> list[dict[str, str]]:
     """The printed numbers, one a row, with the settings of its run, which may be empty."""
-    with PUBLISHED.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+    return read_csv(PUBLISHED)
 
 
 def matches(row: dict[str, str], run: Pretraining, setting: Setting) -> bool:

@@ -8,12 +8,12 @@ neither timm nor torchvision provides has the library "none".
 Inputs are normalised as each network's weights expect.
 """
 
-import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
+from polygrain.store.tables import read_csv
 from polygrain.tll.extractors.config import Extractor
 
 TABLE = Path(__file__).with_name("extractors.csv")
@@ -24,8 +24,7 @@ FACTORS = {1: 2.25, 5: 3.55, 20: 4.53}  # aR@k of clip_rn50x4 with sigma 15, ove
 
 def rows() -> list[dict[str, str]]:
     """The table as it stands, a dictionary for each extractor."""
-    with TABLE.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
+    return read_csv(TABLE)
 
 
 def by_learning(measured: Mapping[str, float]) -> list[dict]:
