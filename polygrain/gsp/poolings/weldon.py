@@ -12,6 +12,8 @@ from polygrain.gsp.poolings.pooling import Few, Pooled, Pooling
 class WELDON(Pooling, name="weldon"):
     """`highest` and `lowest` values are summed (3 and 3 in GSP's study), as many as the map has where it has fewer."""
 
+    takes = "embedded"
+
     def __init__(self, channels: int, highest: Few, lowest: Annotated[int, Field(ge=0, le=1024)]) -> None:
         super().__init__(channels)
         self.highest, self.lowest = highest, lowest

@@ -83,6 +83,14 @@ def test_build__refuses(name, values, words):
         build(name, 8, **values)
 
 
+def test_head__a_pooling_takes_what_the_study_gives_it():
+    kinds = {
+        takes: sorted(name for name in KNOWN if KNOWN[name].takes == takes) for takes in ("embedded", "both", "own")
+    }
+    assert kinds["embedded"] == ["gsop", "gsp", "weldon"] and kinds["both"] == ["gemean_gsp", "gmp_gsp", "gsp_gmp"]
+    assert kinds["own"] == ["netvlad", "otp", "tfm"]
+
+
 def test_head__plain_gsp_sums_embedded_features_and_combinations_embed_pooled_ones():
     head = Head(6, 5, "gsp", **TRANSPORT)
     vector, _, weights = head(MAPS)
