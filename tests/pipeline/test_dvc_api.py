@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc import dvcfile
 from dvc.exceptions import ConfirmRemoveError
 from dvc.rwlock import rwlock
 from dvc.stage import Stage
 from dvc.stage.cache import StageCache
+from dvc.utils.serialize import dumps_yaml, loads_yaml
 
 from benchmarks import toy
 from pipeline import dvc_api, graph
@@ -45,7 +47,7 @@ def test_IgnoreInCollectedDirError__and_others_of_the_libraries_below_dvc_are_on
 
 def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monkeypatch):
     """Nothing runs of them, so nothing has changed meanwhile; an import asks its source for no news."""
-    for owner, name in ((Stage, "run"), (Stage, "_run_stage"), (StageCache, "save")):
+    for owner, name in ((Stage, "run"), (Stage, "_run_stage"), (StageCache, "save"), (dvcfile, "modify_yaml")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are again after the test
     dvc_api.record_only_what_ran()
     stages = "{frozen: {cmd: exit 1, deps: [raw], outs: [old], frozen: true}, "
@@ -64,6 +66,30 @@ def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monke
     with dvc_api.opened(folder) as repo:
         dvc_api.record(graph.plan(repo, folder).values())
     assert not graph.to_do(graph.load(folder))
+
+
+SHARED = {"augmentation": {"crop": 0.5}, "scales": []}
+ENTRIES = {name: {"cmd": f"{name} " * 40, "params": SHARED} for name in ("one", "a@2", "three")}
+LOCK = {"schema": "2.0", "stages": ENTRIES}
+
+
+@pytest.mark.parametrize("before", [{}, {"schema": "2.0", "stages": {}}, LOCK, LOCK | {"datasets": []}], ids=len)
+@pytest.mark.parametrize(
+    "change", [{"one": ENTRIES["one"]}, {"a@2": {"cmd": "new"}}, {"four": ENTRIES["one"]}], ids=len
+)
+def test_modified_lock__as_dvc_writes_it(before, change, tmp_path):
+    """But without anchors; twice the same, and what has not changed keeps its text."""
+    texts = []
+    for modify in (dvc_api.modify_yaml, dvc_api.modified_lock, dvc_api.modified_lock):
+        (tmp_path / "dvc.lock").write_text(dumps_yaml(before) if before else "")
+        for _ in range(2):
+            with modify(tmp_path / "dvc.lock") as data:
+                data.setdefault("schema", "2.0")
+                data.setdefault("stages", {}).update(change)
+        texts.append((tmp_path / "dvc.lock").read_text())
+    expected, *found = map(loads_yaml, texts)
+    assert found == [expected, expected] and list(found[0]["stages"]) == list(expected["stages"])
+    assert texts[1] == texts[2] and "&id" not in texts[1]
 
 
 def test_rwlock__another_run_is_named_and_no_way_to_break_its_lock(folder):
