@@ -38,7 +38,7 @@ Compared = Callable[[slice | np.ndarray, np.ndarray], np.ndarray]
 
 
 def compared_by(seeds: Path) -> Compared:
-    """What `seeds` clustered: teachers' vectors, or the features, as they are or whitened."""
+    """The vectors that `seeds` clustered: the features as they are, whitened or smoothed."""
     if (seeds / "vectors.zarr").exists():
         stored = arrays.open(seeds / "vectors.zarr")
         return lambda part, features: stored[part]

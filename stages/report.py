@@ -369,7 +369,7 @@ def main(
         "trains": trains,
         "leads": leads,
         "unseen": [name for name, task in lists.tasks.items() if task.unseen],
-        "learns": bool(histories or lists.teachers),
+        "learns": bool(histories),
         "galleries": [],
         "examples": [],
         "paired": paired_with_encoder(evaluation, recommended.row, leads),

@@ -1,13 +1,13 @@
 """Exact k-means++ once, to the largest k: the first k seeds are a k-means++ start for every smaller k.
 
-Reads   images (tables), features, teacher
+Reads   images (tables), features
 Writes  order.zarr     seed: training rows in the order they were drawn
         records.zarr   record x 2: training row, position of a seed nearer to it than all before; they give the nearest
                        seed of every row for every k
         sample.zarr    only where clusters are sought in a sample: its training rows, ascending. It alone is seeded and
                        fits the whitening, and the rows of the records are counted within it
         mean.zarr, projection.zarr   only where clusters are sought among whitened features: (x - mean) @ projection
-        vectors.zarr   only where clusters are sought by what teachers give of each training row, or by smoothed rows
+        vectors.zarr   only where clusters are sought by smoothed rows
         basis_mean.zarr, basis_axes.zarr, basis_variances.zarr   the axes in which `scatter` has the clusters; none of
                        images that are all equal
 """
@@ -26,7 +26,7 @@ from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import NONE
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows
-from polygrain.compute.vectors import as_vectors, unit_rows
+from polygrain.compute.vectors import as_vectors
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.fisher.closed_form import basis_of
@@ -86,7 +86,6 @@ def smoothed(rows: Float32[np.ndarray, "row dim"], tasks: np.ndarray, dim: int) 
 def main(
     images: Path,
     features: Path,
-    teacher: Path,
     output: Path,
     *,
     params: Params,
@@ -97,12 +96,8 @@ def main(
     tasks = list(lists.tasks)
     collection = read_tables(images, tasks)
     train: Rows = open_train_features(features, tasks, collection)
-    teachers = [arrays.open(teacher / name / "embeddings.zarr")[:] for name in lists.teachers]
     count, by = min(train.shape[0], params.sample or train.shape[0]), None
-    if teachers:
-        # They are half-whitened already.
-        by = unit_rows(np.concatenate(teachers, 1))
-    elif params.whitening == "smoothed" and count == train.shape[0]:
+    if params.whitening == "smoothed" and count == train.shape[0]:
         by = smoothed(train[:], collection.tasks[collection.train], params.whitened_dim)
     train = train if by is None else by
     processes.require(count, "training images")

@@ -49,7 +49,7 @@ def test_smooth_vectors__rows_of_a_group_find_each_other(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_own_encoder__learns_from_a_teacher_and_is_exported(tmp_path):
+def test_own_encoder__is_fitted_and_exported(tmp_path):
     here = tmp_path / "here"
     copy_project(here)
     draw(tmp_path / "photographs")
@@ -60,7 +60,7 @@ def test_own_encoder__learns_from_a_teacher_and_is_exported(tmp_path):
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m polygrain "$@"\n')
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    words = [tmp_path / "photographs", tmp_path / "own.safetensors", "test_efficientnet", "48", "encoders/vit48"]
+    words = [tmp_path / "photographs", tmp_path / "own.safetensors", "test_efficientnet", "48"]
     done = subprocess.run([here / "examples/own_encoder.sh", *words], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert any(file.suffix == ".onnx" for file in (here / "exported").iterdir())

@@ -9,8 +9,8 @@ from typer.main import get_command
 from polygrain.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-KEYS = 519  # written in params.yaml, names of items and merge keys included
-OPTIONS = 10  # of `polygrain new`
+KEYS = 490  # written in params.yaml, names of items and merge keys included
+OPTIONS = 9  # of `polygrain new`
 
 
 def test_params__has_no_more_keys_than_were_decided() -> None:

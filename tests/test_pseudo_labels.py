@@ -41,7 +41,7 @@ def read(folder, *names):
 def cluster(folder, images, features, whitening="none", sample=None, granularity="k8", **changes):
     params = seeds.Params(whitening=whitening, whitened_dim=5, largest=12, sample=sample, drawn="images")
     given = {"params": params, "blocks": 1, "lists": lists(), "seed": 0}
-    seeds.main(images, features, folder / "teacher", folder / "seeds", **given)
+    seeds.main(images, features, folder / "seeds", **given)
     values = {"granularity": granularity, "params": Params(max_iterations=100), "lists": lists(**changes)}
     main(images, features, folder / "seeds", folder / "k8", **values)
     return read(folder / "k8", "labels", "centroids")

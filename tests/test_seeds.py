@@ -32,8 +32,7 @@ def run(world, output, granularity=None, **changes):
     """The arrays that are written."""
     values = {"whitening": "none", "whitened_dim": 8, "largest": 20, "sample": None, "drawn": "images"} | changes
     given = only(granularity) if granularity else lists()
-    eyes = output.with_name("teacher")
-    main(*world[:2], eyes, output, params=Params(**values), blocks=1, lists=given, seed=0)
+    main(*world[:2], output, params=Params(**values), blocks=1, lists=given, seed=0)
     return {file.stem: arrays.open(file)[:] for file in output.iterdir()}
 
 
@@ -112,17 +111,3 @@ def test_main__smoothed_within_tasks_they_are_clustered(world, tmp_path):
     np.testing.assert_allclose(written["vectors"], expected, atol=1e-4)
     np.testing.assert_array_equal(written["order"], seed_order(written["vectors"], 16, 0).order)
     assert "vectors" not in run(world, tmp_path / "few", "size3", largest=1, whitening="smoothed", sample=30)
-
-
-def test_main__by_teachers_eyes_their_vectors_are_clustered(world, tmp_path):
-    generator = np.random.default_rng(0)
-    given = [unit_rows(generator.normal(size=(48, 6)).astype(np.float32)) for _ in range(2)]
-    for name, vectors in zip("ab", given, strict=True):
-        (tmp_path / "teacher" / name).mkdir(parents=True)
-        arrays.write(tmp_path / "teacher" / name / "embeddings.zarr", vectors)
-    listed = lists(teachers={name: {"path": "data/resolution"} for name in "ab"})
-    values = Params(whitening="half", whitened_dim=8, largest=20, sample=None, drawn="images")
-    main(*world[:2], tmp_path / "teacher", tmp_path / "out", params=values, blocks=1, lists=listed, seed=0)
-    joined = np.concatenate(given, 1) / np.float32(np.sqrt(2))
-    np.testing.assert_allclose(arrays.open(tmp_path / "out/vectors.zarr")[:], joined, atol=1e-6)
-    np.testing.assert_array_equal(arrays.open(tmp_path / "out/order.zarr")[:], seed_order(joined, 20, 0).order)

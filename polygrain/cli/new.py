@@ -39,12 +39,6 @@ def new(
     kwargs: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="of the network's constructor: pad_type=same")
     ] = None,
-    teacher: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FOLDER|NAME=FILE", help="a larger encoder, whose vectors make the clusters; again for two"
-        ),
-    ] = None,
     alike: Annotated[
         list[int] | None,
         typer.Option(
@@ -84,14 +78,12 @@ def new(
 
     def suit(images: int, trained_on: int, tasks: int, sets: int, sizes: "Sizes") -> "Suited":
         """Loads torch and timm, which takes longer than all checks before it."""
-        from polygrain.new.encoder import better, choose, config_of, teacher_of
+        from polygrain.new.encoder import better, choose, config_of
         from polygrain.new.estimate import pass_time, passes, shown
         from polygrain.new.ways import ways
 
         wanted = request._replace(shorter=sizes.shorter)
         settings, network = choose(wanted)
-        teachers = dict(teacher_of(text, wanted) for text in teacher or [])
-        taught = f", clustered by {', '.join(teachers)}" if teachers else ""
 
         def seconds(each: float, cost: float, ks: int = sets) -> float:
             return sizes.seen * each * passes(images, trained_on, tasks, ks, cost, EPOCHS)
@@ -108,8 +100,8 @@ def new(
             given += [word for number in alike or [] for word in ("--alike", str(number))] + ["--train"] * train
             command = f"polygrain new {name}-better {shlex.join(given)} {option}"
             next_step = f"{command}, {time} on the machine that wrote this profile"
-        cost = f"cost: {first} on this machine, with {network}{taught}; {'; '.join(options)}"
-        return Suited(settings, teachers, cost, next_step)
+        cost = f"cost: {first} on this machine, with {network}; {'; '.join(options)}"
+        return Suited(settings, cost, next_step)
 
     lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)

@@ -36,7 +36,7 @@ MADE = re.compile("data/(?!raw/)")
 CONFLICT = re.compile("^(<{7} |>{7} )", re.MULTILINE)
 NAME = re.compile(r"^([\w.-]+):", re.MULTILINE)
 # Lists that profiles of before have, and the sections of their stages.
-GONE = {"distillations": "distillation"}
+GONE = {"distillations": "distillation", "teachers": "teacher"}
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
 
 

@@ -39,19 +39,6 @@ class Task(Section):
     unseen: bool = Field(False, description="evaluated and never trained on")
 
 
-class Teacher(Section):
-    """A larger encoder whose embeddings are clustered; its values are those of `encoder`."""
-
-    source: Literal["folder", "timm", "file", "installed"] = Field("folder", description="as encoder.source")
-    path: Text = Field(description="data/resolution: the encoder itself; else as encoder.path")
-    architecture: str | None = Field(None, description="as encoder.architecture")
-    side: int | None = Field(None, description="as encoder.side")
-    kwargs: dict[str, int | float | bool | str] = Field({}, description="as encoder.kwargs")
-    mean: list[float] | None = Field(None, description="as encoder.mean")
-    std: list[float] | None = Field(None, description="as encoder.std")
-    interpolation: str | None = Field(None, description="as encoder.interpolation")
-
-
 class Pretraining(Section):
     """One MPCL run: the values in which the runs of `mpcl` differ."""
 
@@ -164,9 +151,6 @@ class Lists(Section):
     baselines: dict[Literal[tuple(BASELINES)], str] = Field(  # type: ignore[valid-type]
         description="simpler methods to compare with, each with the folder it learns from (one_set: features)"
     )
-    teachers: dict[Name, Teacher] = Field(
-        description="larger encoders, whose embeddings are clustered in place of the encoder's; {}: none"
-    )
     supervised_models: dict[Name, SupervisedModel] = Field(description="models that learn from true labels")
     models: dict[Name, str] = Field(description="the rows of the results table: the folder of each model")
     mpcl: dict[Name, Pretraining] = Field(description="pretraining runs; {} leaves the branch out")
@@ -258,7 +242,6 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     models |= {"without_training": "choice/without_training", "recommended": "choice"} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
-    models |= {f"teacher_{name}": f"teacher/{name}" for name in items["teachers"]}
     return {
         "granularities": {name: f"pseudo_labels/{name}" for name in adaptors},
         "adaptors": adaptors,

@@ -19,7 +19,6 @@ FUSIONS = ("neighbour", "augmentation", "average")
 RECOMMENDED = "recommended"
 WITHOUT_TRAINING = "without_training"
 SIDE = "resolution"  # the encoder at the side that was chosen, and nothing else
-TEACHER = "teacher_"
 NOTHING = dict.fromkeys(METRICS, math.nan)
 
 Numbers = dict[str, dict[str, float]]

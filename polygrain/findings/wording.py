@@ -50,11 +50,6 @@ def title_of(row: str) -> Title:
         name, about = TITLES[model]
     elif re.fullmatch(r"(k|size)[0-9]+", model):
         name, about = f"Adaptor {model}", "one granularity"
-    elif model.startswith(scores.TEACHER):
-        name, about = (
-            f"Teacher {model.removeprefix(scores.TEACHER)}",
-            "a larger encoder, whose embeddings are clustered",
-        )
     else:
         name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
     return Title(name + form, about)

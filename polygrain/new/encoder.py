@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,16 +55,6 @@ def better(shorter: int | None) -> tuple[str, Settings, Config]:
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
     return f"--encoder {name} --side {side}", settings_of(values, config, shorter)[0], config
-
-
-def teacher_of(text: str, request: Request) -> tuple[str, dict[str, Any]]:
-    """Name and values of a teacher, from a folder, a timm name or NAME=FILE; it sees its input as the encoder does."""
-    architecture, _, name = text.rpartition("=")
-    wanted = request._replace(name=name, architecture=architecture or None, kwargs={})
-    if Path(name).is_dir() and not is_hub(Path(name)):
-        wanted = wanted._replace(side=None, mean=None, std=None)  # a model folder says what it sees
-    values, config = values_of(wanted)
-    return re.sub(r"\W", "_", config.architecture), {key: value for key, value in values.items() if value}
 
 
 def values_of(request: Request) -> tuple[dict[str, Any], Config]:

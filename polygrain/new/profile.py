@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
@@ -41,10 +40,9 @@ class Settings(NamedTuple):
 
 
 class Suited(NamedTuple):
-    """What suits the images, once they are known: settings, teachers, and what to tell of both, in one line."""
+    """What suits the images, once they are known: settings, and what to tell of them, in one line."""
 
     settings: Settings = Settings()
-    teachers: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     cost: str = ""
     better: str = ""
     """of the section `report`"""
@@ -70,8 +68,6 @@ def written(
         values["fusions"] = []
         values["models"] = ["encoder", "resolution", "without_training", "recommended"]
     values["choice"]["alike"].update(alike)
-    if suited.teachers:
-        values["teachers"] = dict(suited.teachers)
     values["images"]["side"] = values["encoder"]["resize"] = values["encoder"]["crop"] = settings.stored
     values["encoder"].update(settings.encoder)
     values["resolution"]["cost"] = settings.cost
@@ -82,7 +78,7 @@ def written(
     for part, batch in settings.batches.items():
         for section in parts[part]:
             section["batch"] = batch
-    for section in (*values["tasks"].values(), *suited.teachers.values(), values["encoder"]):
+    for section in (*values["tasks"].values(), values["encoder"]):
         if path := section.get("path"):
             path = seen_from(profile, path)
             # Plain, one with a colon would be no word of YAML between braces.

@@ -22,7 +22,6 @@ SOURCES = (
     "dvc.yaml",
     "params.yaml",
     "versions.yaml",
-    "data/teacher/.gitkeep",
     ".dvc/config",
     ".dvc/.gitignore",
     ".dvc/plots",

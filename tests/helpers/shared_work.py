@@ -51,7 +51,7 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     for task in TASKS:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings, taken=2)
     found = images, output / "features"
-    run(seeds, *found, output / "teacher", output / "seeds", params=SEEDS, lists=lists(), **BASIS)
+    run(seeds, *found, output / "seeds", params=SEEDS, lists=lists(), **BASIS)
     for name in ("k4", "k8"):
         params = pseudo_labels.Params(max_iterations=50)
         target = output / "pseudo_labels" / name
@@ -65,7 +65,7 @@ def main(images: Path, encoder: Path, output: Path) -> None:
     )
     few = output / "sampled"
     sampled = SEEDS.model_copy(update={"sample": 200})
-    run(seeds, *found, output / "teacher", few / "seeds", params=sampled, lists=lists(), **BASIS)
+    run(seeds, *found, few / "seeds", params=sampled, lists=lists(), **BASIS)
     params = pseudo_labels.Params(max_iterations=50)
     run(pseudo_labels, *found, few / "seeds", few / "k8", granularity="k8", params=params, lists=lists())
     indexed = knn_graph.Params(neighbours=4, index="ivf", recall=0.9)

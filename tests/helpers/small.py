@@ -38,7 +38,6 @@ def lists(**changes: object) -> Lists:
         "granularities": {"k4": "pseudo_labels/k4", "k8": "pseudo_labels/k8"},
         "adaptors": {"k4": "adaptor/k4", "k8": "adaptor/k8"},
         "fusions": {"average": "adaptor", "augmentation": "images", "neighbour": "refreshed_graph"},
-        "teachers": {},
         "baselines": {},
         "supervised_models": {},
         "mrt": [],
@@ -154,7 +153,7 @@ def cluster(folder: Path, images: Path, features_of: Path, given: Lists, blocks:
     """The folders of seeds, pseudo-labels and scatters of all granularities, as their stages leave them."""
     places = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
     values = seeds.Params(whitening="half", whitened_dim=8, largest=1, sample=None, drawn="images")
-    seeds.main(images, features_of, folder / "teacher", places[0], params=values, blocks=blocks, lists=given, seed=0)
+    seeds.main(images, features_of, places[0], params=values, blocks=blocks, lists=given, seed=0)
     for name in given.granularities:
         read = images, features_of, places[0]
         limit = pseudo_labels.Params(max_iterations=20)

@@ -47,7 +47,6 @@ CHANGES = [
     ("params.yaml", {"choice.layer": "none"}, "choice"),
     ("params.yaml", {"choice.blocks": 1}, "resolution features seeds scatter choice"),
     ("params.yaml", {"choice.reference.dim": 9}, TRAINED),
-    ("params.yaml", {"teachers.own": {"path": "data/resolution"}}, "teacher@own seeds report"),
     ("params.yaml", {"resolution.cost": 4}, "resolution"),
     ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
     ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),

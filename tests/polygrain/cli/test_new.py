@@ -71,19 +71,10 @@ def test_value_of__what_yaml_reads_or_the_text(text, value):
     assert value_of(text) == value
 
 
-def test_new__a_teacher_is_named_as_an_encoder_is(project):
-    words = ("--side", "64", "--teacher", "resnet50.a1_in1k")
-    done = run("mine", "--images", "photos", "--encoder", "resnet18", *words)
-    assert done.exit_code == 0, done.output
-    values = YAML(typ="safe").load((project / "profiles/mine/params.yaml").read_text())
-    teacher = {"source": "timm", "path": "../../versions.yaml", "architecture": "resnet50.a1_in1k", "side": 64}
-    assert values["teachers"] == {"resnet50_a1_in1k": teacher}
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["mine", "--images", "photos", "--teacher", "resnet18=gone.pt"], "gone.pt"),
+        (["mine", "--images", "photos", "--encoder", "gone.pt"], "gone.pt"),
         (["mine", "--images", "photos", "--alike", "6", "--alike", "300"], "once for each of 1"),
         (["Mine", "--images", "photos"], "NAME"),
     ],

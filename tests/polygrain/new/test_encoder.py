@@ -103,14 +103,8 @@ def test_choose__a_name_of_the_hub_is_that_of_timm(checkpoint):
     name = "https://huggingface.co/timm/{}"
     for plain in ("resnet18", "resnet18.a1_in1k"):
         assert choose(Request(name.format(plain)))[0].encoder == choose(Request(plain))[0].encoder
-    assert encoder.teacher_of(name.format("resnet18"), Request())[1]["architecture"] == "resnet18.a1_in1k"
     with pytest.raises(ValueError, match="does not fit"):  # its architecture is known
         choose(Request(str(checkpoint), name.format("mobilenetv2_100.ra_in1k"), 32))
-
-
-def test_teacher_of__a_model_folder_says_itself_what_it_sees():
-    name, values = encoder.teacher_of(encoder.SHIPPED, Request("resnet18", side=96, mean=[0.5] * 3, std=[0.5] * 3))
-    assert name == "vit_tiny_patch16_224" and values["source"] == "folder" and "side" not in values
 
 
 def test_choose__fewer_images_where_they_are_large():

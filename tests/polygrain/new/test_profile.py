@@ -64,7 +64,7 @@ def test_create__paths_inside_the_clone_are_relative_and_links_stay(root, tmp_pa
     monkeypatch.chdir(root)
     given = ["current", root / "data/raw/20:24/", tmp_path / "other/packed.zip", "deep/../deep/in.zip", "../far"]
     weights = {"path": str(root / "nets/a.pt")}
-    new.create(root, "mine", given, suit=lambda *_: new.Suited(new.Settings(weights), {"large": weights}))
+    new.create(root, "mine", given, suit=lambda *_: new.Suited(new.Settings(weights)))
     values = read_params(root / "profiles/mine/values.yaml")
     assert {name: task["path"] for name, task in values["tasks"].items()} == {
         "current": "../../current",
@@ -73,7 +73,7 @@ def test_create__paths_inside_the_clone_are_relative_and_links_stay(root, tmp_pa
         "in": "../../deep/in.zip",
         "far": str(tmp_path / "far"),
     }
-    assert values["encoder"]["path"] == values["teachers"]["large"]["path"] == "../../nets/a.pt"
+    assert values["encoder"]["path"] == "../../nets/a.pt"
 
 
 def test_create__networks_train_where_that_is_asked_for(root, flat):
@@ -84,12 +84,6 @@ def test_create__networks_train_where_that_is_asked_for(root, flat):
     fused = {"average", "augmentation", "neighbour"}
     assert values["models"].keys() == {"encoder", "resolution", "without_training", "recommended", *trained, *fused}
     assert trained.items() <= values["models"].items()
-
-
-def test_create__by_larger_encoders_the_images_are_clustered(root, flat, tmp_path):
-    large = {"source": "file", "path": str(tmp_path / "large.pt"), "architecture": "resnet18.a1_in1k", "side": 64}
-    new.create(root, "mine", [flat], suit=lambda *_: new.Suited(teachers={"resnet18": large}))
-    assert read_params(root / "profiles/mine/params.yaml")["teachers"] == {"resnet18": large}
 
 
 def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
