@@ -3,15 +3,10 @@
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from polygrain.new.profile import Suited
-    from polygrain.sources.look import Sizes
-
-EPOCHS = 6  # of the adaptors in new/photographs.yaml
 NUMBERS = "three numbers, or one for all channels"
 
 
@@ -61,7 +56,7 @@ def new(
     """
     from pipeline import dvc_api, project
     from polygrain.config.site import keep_site
-    from polygrain.new.profile import Suited, create, free
+    from polygrain.new.profile import Suited, Work, create, free
     from polygrain.new.request import Request
 
     root = project()
@@ -74,34 +69,13 @@ def new(
     request = Request(encoder, architecture, side, channels("--mean", mean), channels("--std", std), values)
     request.require_sense()
 
-    given_images = list(images)
+    again = [word for path in images for word in ("--images", typed(path, root))]
+    again += [word for number in alike or [] for word in ("--alike", str(number))] + ["--train"] * train
 
-    def suit(images: int, trained_on: int, tasks: int, sets: int, sizes: "Sizes") -> "Suited":
-        """Loads torch and timm, which takes longer than all checks before it."""
-        from polygrain.new.encoder import better, choose, config_of
-        from polygrain.new.estimate import pass_time, passes, shown
-        from polygrain.new.ways import ways
+    def suit(work: Work) -> Suited:
+        from polygrain.new.estimate import suited  # loads torch and timm, which takes longer than all checks before it
 
-        wanted = request._replace(shorter=sizes.shorter)
-        settings, network = choose(wanted)
-
-        def seconds(each: float, cost: float, ks: int = sets) -> float:
-            return sizes.seen * each * passes(images, trained_on, tasks, ks, cost, EPOCHS)
-
-        each = pass_time(config_of(settings, root))
-        first, other = (shown(seconds(each, settings.cost, ks)) for ks in (sets, 0 if sets else 3))
-        options = [*ways(wanted, settings, each, seconds), f"with{'out' * bool(sets)} --train: {other}"]
-        next_step = ""
-        if encoder is None:
-            option, others, config = better(sizes.shorter)
-            time = shown(seconds(pass_time(config), others.cost))
-            options.append(f"a better encoder helps most, {option}: {time}")
-            given = [word for path in given_images for word in ("--images", typed(path, root))]
-            given += [word for number in alike or [] for word in ("--alike", str(number))] + ["--train"] * train
-            command = f"polygrain new {name}-better {shlex.join(given)} {option}"
-            next_step = f"{command}, {time} on the machine that wrote this profile"
-        cost = f"cost: {first} on this machine, with {network}; {'; '.join(options)}"
-        return Suited(settings, cost, next_step)
+        return suited(request, root, work, f"polygrain new {name}-better {shlex.join(again)}")
 
     lines = create(root, name, images, train, suit, alike or [])
     keep_site(root)

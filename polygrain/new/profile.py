@@ -39,6 +39,16 @@ class Settings(NamedTuple):
     """of `adaptor` and `fusion`, where they are smaller than usual"""
 
 
+class Work(NamedTuple):
+    """The numbers of images, of those that train, of tasks and of sets of adaptors, and the sizes of images."""
+
+    images: int
+    train: int
+    tasks: int
+    sets: int
+    sizes: Sizes
+
+
 class Suited(NamedTuple):
     """What suits the images, once they are known: settings, and what to tell of them, in one line."""
 
@@ -117,14 +127,13 @@ def create(
     name: str,
     images: Sequence[Path | str],
     train: bool = False,
-    suit: Callable[[int, int, int, int, Sizes], Suited] = lambda *_: Suited(),
+    suit: Callable[[Work], Suited] = lambda _: Suited(),
     alike: Sequence[int] = (),
 ) -> list[str]:
     """Writes the profile whole or not at all; returns what to tell the user, a line each.
 
-    `images` are what `folders.examine` takes. `suit` is given the numbers of images, of those that train, of tasks and
-    of adaptor sets, and the sizes of images, after all words here were checked. `alike`: about how many images show the
-    same thing, of all tasks or of each. ValueError says which word is wrong.
+    `images` are what `folders.examine` takes. `suit` is called after all words here were checked. `alike`:
+    about how many images show the same thing, of all tasks or of each. ValueError says which word is wrong.
     """
     profile = free(root, name)
     if len(alike) not in (0, 1, len(images)):
@@ -141,7 +150,7 @@ def create(
         raise ValueError(f"there are too few images to train on, {train_images}: give 2 or more")
     count = sum(sum(task.classes.values()) for task in tasks.values())
     looks = {task: look(folder) for task, folder in tasks.items()}
-    suited = suit(count, train_images, len(tasks), len(trained), sizes_of(looks.values()))
+    suited = suit(Work(count, train_images, len(tasks), len(trained), sizes_of(looks.values())))
     profile.mkdir(parents=True)
     try:
         for task, folder in tasks.items():

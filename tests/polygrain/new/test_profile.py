@@ -64,7 +64,7 @@ def test_create__paths_inside_the_clone_are_relative_and_links_stay(root, tmp_pa
     monkeypatch.chdir(root)
     given = ["current", root / "data/raw/20:24/", tmp_path / "other/packed.zip", "deep/../deep/in.zip", "../far"]
     weights = {"path": str(root / "nets/a.pt")}
-    new.create(root, "mine", given, suit=lambda *_: new.Suited(new.Settings(weights)))
+    new.create(root, "mine", given, suit=lambda _: new.Suited(new.Settings(weights)))
     values = read_params(root / "profiles/mine/values.yaml")
     assert {name: task["path"] for name, task in values["tasks"].items()} == {
         "current": "../../current",
@@ -94,8 +94,8 @@ def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
     settings = new.Settings(encoder, 64, 96, 2.25, batches)
     given = []
     suited = new.Suited(settings, cost="because", better="a larger one")
-    lines = new.create(root, "mine", [flat], train=True, suit=lambda *numbers: given.append(numbers) or suited)
-    assert [numbers[:4] for numbers in given] == [(40, 40, 1, 2)] and lines[2] == "because"
+    lines = new.create(root, "mine", [flat], train=True, suit=lambda work: given.append(work) or suited)
+    assert [work[:4] for work in given] == [(40, 40, 1, 2)] and lines[2] == "because"
     values = read_params(root / "profiles/mine/params.yaml")
     assert values["report"]["better"] == "a larger one"
     sizes = {"resize": 96, "crop": 96, "interpolation": None}
