@@ -52,15 +52,3 @@ def test_check__a_missing_task_is_no_match() -> None:
     assert check["holds"] is False and check["absent"] == ["products"]
     nothing = published.check(published.compare(2, published.read()[2], Scores([], {}, {}, {}), [], []))
     assert nothing["worst"] is None and nothing["holds"] is False
-
-
-def test_as_json__null_where_unknown() -> None:
-    table = published.compare(2, published.read()[2], make_scores(0.25), TASKS, ["closed_form"])
-    values = published.as_json([table])["table 2"]
-    assert values["encoder"]["cars"]["difference_r_precision"] == 0.25
-    assert values["closed_form"]["cars"]["r_precision"] == 50.0
-    assert (
-        values["closed_form"]["cars"]["published_r_precision"]
-        is values["closed_form"]["cars"]["difference_r_precision"]
-        is None
-    )
