@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.spatial import ConvexHull, QhullError
 
 from polygrain.compute.principal import principal_components
 from polygrain.report import figures
@@ -14,21 +15,11 @@ Point = tuple[float, float]
 
 
 def hull(points: Sequence[Point]) -> list[Point]:
-    """The corners of the convex hull in order (Andrew's monotone chain)."""
-    ordered = sorted(set(points))
-
-    def chain(points: Sequence[Point]) -> list[Point]:
-        corners: list[Point] = []
-        for x, y in points:
-            while len(corners) > 1:
-                (ax, ay), (bx, by) = corners[-2:]
-                if (bx - ax) * (y - ay) > (by - ay) * (x - ax):
-                    break
-                corners.pop()
-            corners.append((x, y))
-        return corners[:-1]
-
-    return ordered if len(ordered) < 3 else chain(ordered) + chain(ordered[::-1])
+    """The corners of the convex hull in order; all points where they lie on one line."""
+    try:
+        return [points[i] for i in ConvexHull(points).vertices]
+    except QhullError:
+        return list(points)
 
 
 def geometry(
