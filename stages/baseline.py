@@ -40,6 +40,12 @@ class Params(schema.Section):
     many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     closed_form: None = Field(description="nothing to set")
 
+    def fits(self, lists: Lists) -> None:
+        """ValueError for a baseline without the clusters or the adaptor sets that it is made after."""
+        for name, kind in (("closed_form", "granularities"), ("many_sets", "adaptors")):
+            if name in lists.baselines and not getattr(lists, kind):
+                raise ValueError(f"baselines lists {name!r}, which needs {kind}: list some, or leave it out")
+
 
 def project(model: Model, features: np.ndarray, labels: dict[str, np.ndarray]) -> None:
     """Puts the layer of these clusters behind the model, which know no tasks, as in the paper."""
@@ -62,6 +68,7 @@ def main(
     lists: Lists,
     seed: int,
 ) -> str:
+    params.fits(lists)
     model, tasks = load(encoder), list(lists.tasks)
     rows, chosen, history = read_tables(images, tasks).train, getattr(params, kind), []
     if kind == "closed_form":

@@ -113,6 +113,13 @@ def test_project__refuses_images_that_are_all_equal(world):
         baseline.project(load(world[1]), np.ones((6, 24), np.float32) / 24**0.5, {"k2": np.arange(6) % 2})
 
 
+def test_fits__random_sets_are_as_many_as_there_are_adaptors():
+    given = lists(adaptors={}, models={}, fusions={}, baselines={"many_sets": "features"})
+    with pytest.raises(ValueError, match="baselines lists 'many_sets', which needs adaptors"):
+        params().fits(given)
+    params().fits(given.model_copy(update={"baselines": {"one_set": "features"}}))
+
+
 def test_main__its_key_follows_what_it_reads(world, tmp_path, monkeypatch):
     files = ["0/dots/table.parquet", "1/config.json"]
     assert_key_follows(files, lambda given: run(given, tmp_path / "out", "one_set"), world, tmp_path, monkeypatch)

@@ -197,9 +197,6 @@ class Lists(Section):
             own = f"{training.run}-{training.fold}-{training.repeat}", self.gsp_runs[training.run].images
             if (name, training.images) != own:
                 raise ValueError(f"gsp_trainings.{name}, on {training.images}, must be {own[0]}, on {own[1]}")
-        for name, kind in (("closed_form", "granularities"), ("many_sets", "adaptors")):
-            if name in self.baselines and not getattr(self, kind):
-                raise ValueError(f"baselines lists {name!r}, which needs {kind}: list some, or leave it out")
         return self
 
     @model_validator(mode="after")

@@ -46,10 +46,6 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
             "adaptors.k512 is .*; known here: k128: adaptor/k128 ",
         ),
         ({"granularities": {"k128": "adaptor/k128"}}, "granularities.k128 is"),
-        (
-            {name: {} for name in ("adaptors", "models", "fusions")} | {"baselines": {"many_sets": "x"}},
-            "baselines lists 'many_sets', which needs adaptors",
-        ),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp.glyphs is 'images/glyphs'; known here: gsp_collage/collage"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),
     ],
