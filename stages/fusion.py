@@ -27,8 +27,7 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention, Fusion
 from polygrain.encoder.extract import embed_shares
-from polygrain.encoder.merging import merge
-from polygrain.encoder.model import Model, load, save
+from polygrain.encoder.model import Model, load, merge, save
 from polygrain.grappa import classification, twins
 from polygrain.runner import command, outputs
 from polygrain.store import arrays

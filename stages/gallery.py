@@ -16,7 +16,7 @@ from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SmoothingSettings
 from polygrain.compute import device
 from polygrain.config import schema
-from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import digest
 from polygrain.encoder.model import load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.runner import command, outputs

@@ -16,8 +16,7 @@ from polygrain.compute import device
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.encoder.extract import embed_shares
-from polygrain.encoder.merging import merge
-from polygrain.encoder.model import load
+from polygrain.encoder.model import load, merge
 from polygrain.retrieval.approximate import nearest_others
 from polygrain.runner import command, outputs
 from polygrain.store import arrays

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from polygrain.encoder.config import Attention
-from polygrain.encoder.merging import merge
-from polygrain.encoder.model import load
+from polygrain.encoder.model import load, merge
 from polygrain.grappa import twins
 from polygrain.store import arrays, work
 from polygrain.store.tables import read_csv

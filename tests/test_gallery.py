@@ -8,8 +8,8 @@ from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import SETTINGS
-from polygrain.encoder.digest import digest
 from polygrain.encoder.extract import embed
+from polygrain.encoder.kept import digest
 from polygrain.encoder.model import load
 from polygrain.store.image_table import open_pixels
 from stages.gallery import Params, main

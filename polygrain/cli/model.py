@@ -23,8 +23,7 @@ def model(
     Example: polygrain model profiles/shoes/data/choice --drop 0123456789abcdef
     """
     from polygrain.encoder import load
-    from polygrain.encoder.digest import digest
-    from polygrain.encoder.kept import earlier
+    from polygrain.encoder.kept import digest, earlier
 
     kept = earlier(folder)
     if drop is not None:

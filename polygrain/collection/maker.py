@@ -17,8 +17,7 @@ from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.compute import device
 from polygrain.compute.errors import first_line
 from polygrain.encoder.config import WHOLE_FOLDER, read_config
-from polygrain.encoder.digest import digest
-from polygrain.encoder.kept import digest_of, earlier
+from polygrain.encoder.kept import digest, digest_of, earlier
 from polygrain.encoder.model import Model, load
 from polygrain.store.reading import reading
 

@@ -24,6 +24,8 @@ class Adaptors(nn.Module):
     gradient of an up-projection depends on the hidden units, which are not zero.
     """
 
+    masked: Tensor
+
     def __init__(
         self, dim: int, width: int, count: int, fusion: Fusion, attention: Attention | None = None, prefix: int = 1
     ) -> None:

@@ -1,7 +1,9 @@
 """`config.json`: all that is needed to build a model again, but for its weights."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -22,11 +24,11 @@ NOT_FOR_CONSTRUCTORS = {
 }
 
 
-def require_safe(arguments: dict) -> dict:
+def require_safe(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as they are; ValueError for one that is not the network's constructor's."""
     if wrong := sorted(NOT_FOR_CONSTRUCTORS & set(arguments)):
         raise ValueError(f"{wrong[0]!r} cannot be set: give arguments of the network's constructor alone")
-    return arguments
+    return dict(arguments)
 
 
 Arguments = Annotated[dict[str, int | float | bool | str], AfterValidator(require_safe)]
@@ -104,3 +106,11 @@ def read_config(folder: Path) -> Config:
         if config.resize < config.size:
             raise ValueError(f"resize is {config.resize}, smaller than size, {config.size}")
         return config
+
+
+def write_config(config: Config, folder: Path) -> None:
+    # Keys that came later are left out with their usual values, so that old models keep their bytes.
+    usual = {"interpolation": "bicubic", "blocks": 1, "shape": "crop"}
+    values = config.model_dump(mode="json")
+    kept = {key: value for key, value in values.items() if key not in usual or value != usual[key]}
+    (folder / "config.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,9 +96,11 @@ def session(whole: Outputs, images: Tensor) -> "onnxruntime.InferenceSession":  
     file, options = io.BytesIO(), onnxruntime.SessionOptions()
     with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer names each size that it takes for a constant
-        axes = {"input_names": ["images"], "dynamic_axes": {"images": {0: "batch", 2: "height", 3: "width"}}}
+        axes = {"images": {0: "batch", 2: "height", 3: "width"}}
         # The older exporter takes a second, where the newer one takes 13.
-        torch.onnx.export(whole, (images.clone(),), file, dynamo=False, **axes)
+        torch.onnx.export(
+            whole, (images.clone(),), cast(Any, file), dynamo=False, input_names=["images"], dynamic_axes=axes
+        )
     options.intra_op_num_threads = torch.get_num_threads()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])

@@ -1,12 +1,27 @@
-"""The models that a run has replaced, as `models/<digest>` beside data/: a search in their embeddings needs them."""
+"""The name of a model, by its bytes, and the models that a run has replaced.
 
+They are `models/<digest>` beside data/: a search in their embeddings needs them.
+"""
+
+import hashlib
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from polygrain.encoder.digest import digest
 from polygrain.runner import outputs
+
+
+def digest(folder: Path) -> str:
+    """The first 16 hex digits of SHA-256 over a model folder's config.json and weights.safetensors.
+
+    FileNotFoundError names the file that is missing.
+    """
+    sha = hashlib.sha256()
+    for name in ("config.json", "weights.safetensors"):
+        with (folder / name).open("rb") as file:
+            sha.update(hashlib.file_digest(file, "sha256").digest())
+    return sha.hexdigest()[:16]
 
 
 def digest_of(model: Path) -> str | None:

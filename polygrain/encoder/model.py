@@ -6,13 +6,8 @@ model = load("data/choice")
 embeddings = polygrain.embed(model, images)
 """
 
-import functools
-import inspect
-import json
-import logging
-import math
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -20,39 +15,32 @@ from jaxtyping import Float, Float32, Num
 from PIL import Image
 from torch import Tensor, nn
 
-from polygrain.compute.blocks import by_blocks
-from polygrain.compute.device import uncast
-from polygrain.compute.vectors import unit_rows
 from polygrain.encoder import engine
-from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, in_float32
-from polygrain.encoder.config import AdaptorConfig, Config, read_config
-from polygrain.encoder.networks import (
-    block_dims,
-    build_backbone,
-    build_on_meta,
-    lower_blocks,
-    outputs_of,
-    patch_side,
-    pooled,
-    residual_blocks,
-    width_of,
-)
-from polygrain.encoder.prepare import Pair, pairs, prepare
+from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, fuse
+from polygrain.encoder.config import AdaptorConfig, Attention, Config, Fusion, read_config, write_config
+from polygrain.encoder.families import family_of
+from polygrain.encoder.families.family import outputs_of
+from polygrain.encoder.last_layer import LastLayer, layer_of
+from polygrain.encoder.networks import build_backbone, foldable, is_dynamic, lower_of, network_arguments, traced_by
+from polygrain.encoder.prepare import prepare
+from polygrain.encoder.views import squares_along
 from polygrain.encoder.weights import load_module
 from polygrain.store.mapped_rows import middle
 from polygrain.store.rectangle import rectangle
 from polygrain.store.tensors import write_weights
 
-log = logging.getLogger(__name__)
-
 
 class Model(nn.Module):
     """The frozen encoder, adapted or plain. Images in (uint8, or floats in 0..1), unit-length embeddings out."""
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         self.backbone = build_backbone(config.architecture, network_arguments(config))
+        self.family = family_of(self.backbone)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
         # The parts of the embedding: the last block's output first, then those of blocks before it.
@@ -60,8 +48,10 @@ class Model(nn.Module):
         if config.blocks > 1 + len(lower):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
         self.lower = list(lower[: config.blocks - 1])
-        self.widths = [width_of(self.backbone), *(width for _, width in self.lower)]
-        self.reduction = nn.Linear(sum(self.widths), config.reduced) if config.reduced else nn.Identity()
+        self.widths = [self.family.width, *(width for _, width in self.lower)]
+        self.reduction: nn.Module = nn.Identity()
+        if config.reduced:
+            self.reduction = LastLayer(sum(self.widths), config.reduced)
         if config.adaptors is not None:
             self.insert(self.new_adaptors(config.adaptors), config.adaptors)
         self.requires_grad_(False).eval()
@@ -71,20 +61,16 @@ class Model(nn.Module):
         """Gets the frozen network ready to compute with its weights, once they are there. Its state stays as it is."""
         names = foldable(*traced_by(self.config))
         folded = [(self.part(convolution), self.part(norm)) for convolution, norm in names]
-        prepare(self.backbone, folded, self.is_convolutional)
+        prepare(self.backbone, folded, self.family.is_convolutional)
         engine.programs.pop(self.backbone, None)  # they have the weights of before
 
     def part(self, name: str) -> nn.Module:
         """A part of the backbone by its name in the plain network."""
         module = self.backbone
         for key in name.split("."):
-            module = module._modules[key]
+            module = module.get_submodule(key)
             module = module.block if isinstance(module, AdaptedBlock) else module
         return module
-
-    @property
-    def is_convolutional(self) -> bool:
-        return not hasattr(self.backbone, "patch_embed")
 
     @property
     def dim(self) -> int:
@@ -102,17 +88,15 @@ class Model(nn.Module):
 
     def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
         """Near-identity adaptors for every block, not yet inserted, drawn from the global generator."""
-        prefix = getattr(self.backbone, "num_prefix_tokens", 0)
-        sizes = block_dims(self.backbone, self.config.side)
-        return [Adaptors(d, config.width, len(config.names), config.fusion, config.attention, prefix) for d in sizes]
+        count, prefix, dims = len(config.names), self.family.prefix, self.family.dims(self.config.side)
+        return [Adaptors(dim, config.width, count, config.fusion, config.attention, prefix) for dim in dims]
 
     def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
         """Puts one layer of adaptors after every block."""
         if self.adaptors:
             raise ValueError(f"the model has adaptors already ({self.config.adaptors}); start from the plain encoder")
-        last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
-        for (parent, key), layer in zip(residual_blocks(self.backbone), layers, strict=True):
-            parent._modules[key] = AdaptedBlock(parent._modules[key], layer, last)
+        for (parent, key), layer in zip(self.family.places(), layers, strict=True):
+            parent._modules[key] = AdaptedBlock(parent.get_submodule(key), layer, self.family.channel == 3)
         self.config = self.config.model_copy(update={"adaptors": config})
 
     def at_side(self, side: int, mirrored: bool, blocks: int | None = None) -> "Model":
@@ -129,24 +113,17 @@ class Model(nn.Module):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.requires_grad_(False).eval()
 
-    @torch.no_grad()
     def reduce(self, weight: Float[Tensor, "reduced dim"], bias: Float[Tensor, " reduced"]) -> None:
         """Puts a linear layer after the (unit-length) embeddings, in place of an earlier one."""
-        self.reduction = nn.Linear(weight.shape[1], len(weight), device=self.mean.device).requires_grad_(False)
-        self.reduction.weight.copy_(weight)
-        self.reduction.bias.copy_(bias)
+        self.reduction = layer_of(weight, bias, self.mean.device)
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
     def in_front(self, embeddings: Float[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:
-        """What stood in front of the last layer, as directions within the space that the layer sees; else as they are.
+        """What stood in front of the last layer, as `LastLayer.in_front` gives it; without one, as they are.
 
         A layer that tells kinds apart is too sure of the kinds that it was made for: neighbours are sought in front.
         """
-        if not isinstance(self.reduction, nn.Linear):
-            return embeddings
-        triangle = np.linalg.qr(self.reduction.weight.double().cpu().numpy().T, mode="r")
-        back = np.linalg.pinv(triangle, rcond=1e-6)
-        return by_blocks(embeddings, lambda some: unit_rows(some @ back), back.shape[1])
+        return self.reduction.in_front(embeddings) if isinstance(self.reduction, LastLayer) else embeddings
 
     def without_adaptors(self) -> "Model":
         """The encoder without its adaptors, with its own copy of the weights."""
@@ -188,7 +165,7 @@ class Model(nn.Module):
     def size_of_input(self, height: int, width: int) -> tuple[int, int]:
         """The height and width to which images of this size are scaled, in whole patches of a ViT, px."""
         own = min(height, width)
-        side, step = self.config.side if self.config.scaled else own, patch_side(self.backbone)
+        side, step = self.config.side if self.config.scaled else own, self.family.patch
         half = own * step
 
         def scaled(length: int) -> int:
@@ -199,13 +176,10 @@ class Model(nn.Module):
 
     def last_output(self, x: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """`features` of an input as the network takes it."""
-        if self.is_convolutional:
+        if self.family.is_convolutional:
             # Convolutions, and the adaptors between them, are faster with a pixel's channels side by side.
             x = x.contiguous(memory_format=torch.channels_last)
-        tokens = self.backbone.forward_features(x)
-        if getattr(self.backbone, "cls_token", None) is not None:
-            return tokens[:, 0]
-        return self.backbone.forward_head(tokens, pre_logits=True)
+        return self.family.embed(x)
 
     def raw_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """The outputs of the last block and those before it, the last first."""
@@ -219,11 +193,11 @@ class Model(nn.Module):
 
     def outputs(self, x: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """`raw_outputs` of an input as the network takes it, by torch."""
-        places = residual_blocks(self.backbone)
-        blocks = [parent._modules[key] for parent, key in (places[place] for place, _ in self.lower)]
-        with outputs_of(blocks) as outputs:
+        blocks = self.family.blocks()
+        lower = [blocks[place] for place, _ in self.lower]
+        with outputs_of(lower) as outputs:
             last = self.last_output(x)
-        return [last.float(), *(pooled(self.backbone, outputs[block]).float() for block in blocks)]
+        return [last.float(), *(self.family.pooled(outputs[block]).float() for block in lower)]
 
     def block_outputs(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         """`raw_outputs`, each of unit length, side by side."""
@@ -240,20 +214,13 @@ class Model(nn.Module):
         if self.config.mirrored:
             mirrored = self.embed_once(images.flip(3))
             embeddings = nn.functional.normalize(embeddings + mirrored, dim=1)
-        return self.last_layer(embeddings)
+        return self.reduction(embeddings)
 
     def from_outputs(self, outputs: Float[Tensor, "batch _"]) -> Float[Tensor, "batch dim"]:
         """What `forward` makes of the outputs of at least so many blocks, each of any length, unmirrored."""
         parts = outputs[:, : sum(self.widths)].float().split(self.widths, 1)
         joined = torch.cat([nn.functional.normalize(part, dim=1) for part in parts], 1)
-        return self.last_layer(nn.functional.normalize(joined, dim=1))
-
-    def last_layer(self, embeddings: Float[Tensor, "batch _"]) -> Float[Tensor, "batch dim"]:
-        """Embeddings behind the last layer, if there is one."""
-        if not self.config.reduced:
-            return embeddings
-        with uncast(embeddings.device):
-            return nn.functional.normalize(in_float32(self.reduction, embeddings), dim=1)
+        return self.reduction(nn.functional.normalize(joined, dim=1))
 
     @torch.no_grad()
     def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
@@ -287,15 +254,6 @@ class Model(nn.Module):
         return torch.from_numpy(middle(pixels, (height, width)).copy()).permute(2, 0, 1)
 
 
-def squares_along(images: Num[Tensor, "batch 3 y x"]) -> list[Num[Tensor, "batch 3 side side"]]:
-    """As few squares as cover the longer side of the images, at equal distances."""
-    axis, side = (2, images.shape[3]) if images.shape[2] > images.shape[3] else (3, images.shape[2])
-    longer = images.shape[axis]
-    count = math.ceil(longer / side)
-    starts = [round((longer - side) * place / max(1, count - 1)) for place in range(count)]
-    return [images.narrow(axis, start, side) for start in starts]
-
-
 def most_blocks(model: Model) -> int:
     """The largest number of blocks that this network's embedding can be made of."""
     return 1 + len(lower_of(model.config))
@@ -306,62 +264,10 @@ def blocks_for(model: Model, wanted: int) -> int:
     return max(min(wanted, most_blocks(model)), model.config.blocks)
 
 
-def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
-    """`lower_blocks` of the network in a config."""
-    return traced(*traced_by(config))
-
-
-def traced_by(config: Config) -> tuple[str, tuple[tuple[str, Any], ...], int]:
-    return config.architecture, tuple(sorted(network_arguments(config).items())), config.side
-
-
-@functools.lru_cache(maxsize=32)
-def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[tuple[int, int], ...]:
-    # Tracing takes longer than building the network, and a choice builds one dozens of times.
-    with torch.device("meta"):
-        return tuple(lower_blocks(build_backbone(architecture, dict(kwargs)), side))
-
-
-@functools.lru_cache(maxsize=32)
-def foldable(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[Pair, ...]:
-    """The `pairs` that no adaptor comes between; none, said in the log, for a network that cannot be traced."""
-    with torch.device("meta"):
-        backbone = build_backbone(architecture, dict(kwargs)).eval()
-        images = torch.zeros(1, 3, side, side)
-    if not any(isinstance(module, nn.BatchNorm2d) for module in backbone.modules()):
-        return ()
-    names = {module: name for name, module in backbone.named_modules()}
-    blocks = [f"{names[parent]}.{key}." for parent, key in residual_blocks(backbone)]
-    try:
-        found = pairs(backbone, images)
-    except Exception as error:  # whatever a network's own code raises
-        log.info("%s is not folded (%s): it runs as it is", architecture, error)
-        return ()
-    return tuple(pair for pair in found if len({tuple(map(f"{name}.".startswith, blocks)) for name in pair}) == 1)
-
-
-def network_arguments(config: Config) -> dict[str, Any]:
-    """The constructor's arguments. A ViT is built for one side; timm resizes its position embeddings for another."""
-    own = config.kwargs.get("img_size")
-    if own is None or (own == config.side and config.shape == "crop") or not is_dynamic(config.architecture):
-        return config.kwargs
-    return config.kwargs | {"dynamic_img_size": True}
-
-
-@functools.lru_cache(maxsize=32)
-def is_dynamic(architecture: str) -> bool:
-    """Whether the network can resize its position embeddings for the input at hand."""
-    return "dynamic_img_size" in inspect.signature(type(build_on_meta(architecture, {}))).parameters
-
-
 def save(model: nn.Module, folder: Path) -> None:
     """Writes `weights.safetensors` and `config.json` of a model, or of another module whose `config` is a `Config`."""
     write_weights(model, folder / "weights.safetensors")
-    # Keys that came later are left out with their usual values, so that old models keep their bytes.
-    usual = {"interpolation": "bicubic", "blocks": 1, "shape": "crop"}
-    left_out = {key for key, value in usual.items() if getattr(model.config, key) == value}
-    text = json.dumps(model.config.model_dump(mode="json", exclude=left_out), indent=1)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    write_config(cast(Config, model.config), folder)
 
 
 def load(path: str | Path) -> Model:
@@ -372,3 +278,24 @@ def load(path: str | Path) -> Model:
     """
     config = read_config(Path(path))
     return load_module(lambda: Model(config), Path(path))
+
+
+def merge(
+    models: list[Model],
+    names: list[str],
+    fusion: Fusion,
+    generator: torch.Generator,
+    std: float,
+    attention: Attention | None = None,
+) -> Model:
+    """One model with all adaptor sets in every block; all have the same encoder."""
+    widths = {layer.width for model in models for layer in model.adaptors}
+    if len(widths) > 1:
+        raise ValueError(
+            f"the adaptor sets have different widths {sorted(widths)}; reproduce them all with one adaptor.width"
+        )
+    attention = attention or Attention()
+    layers = fuse([model.adaptors for model in models], fusion, generator, std, attention)
+    fused = models[0].without_adaptors()
+    fused.insert(layers, AdaptorConfig(names=names, width=widths.pop(), fusion=fusion, attention=attention))
+    return fused.requires_grad_(False).eval()

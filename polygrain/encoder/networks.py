@@ -1,20 +1,25 @@
-"""Networks by timm name, built without weights, and their residual blocks."""
+"""Networks by timm name, built without weights, and what is known of them before they have any."""
 
-import contextlib
-import copy
 import difflib
+import functools
+import inspect
+import logging
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from jaxtyping import Float
 from pydantic import AfterValidator
-from torch import Tensor, nn
+from torch import nn
 
-from polygrain.encoder.config import require_safe
+from polygrain.encoder.config import Config, require_safe
+from polygrain.encoder.families import family_of
+from polygrain.encoder.prepare import Pair, pairs
 
+if TYPE_CHECKING:
+    from timm.models import PretrainedCfg
+
+log = logging.getLogger(__name__)
 SHORT = 128  # patches
 
 
@@ -29,11 +34,18 @@ def require_known(architecture: str) -> str:
         similar = ", ".join(difflib.get_close_matches(architecture.rpartition("/")[2][:100], timm.list_models(), 5, 0))
         raise ValueError(f"timm does not know {architecture[:200]!r}; similar names: {similar}")
     try:
-        timm.get_pretrained_cfg(architecture, allow_unregistered=True)
+        published(architecture)
     except RuntimeError as error:
         names = ", ".join(full_names(architecture)) or "none"
         raise ValueError(f"timm knows no weights {architecture!r}; known: {names}") from error
     return architecture
+
+
+def published(architecture: str) -> "PretrainedCfg":
+    """timm's knowledge of these weights; of its own choice for a name without a tag."""
+    from timm.models import PretrainedCfg, get_pretrained_cfg
+
+    return get_pretrained_cfg(architecture, allow_unregistered=True) or PretrainedCfg()
 
 
 def full_names(architecture: str) -> list[str]:
@@ -41,27 +53,34 @@ def full_names(architecture: str) -> list[str]:
     import timm
 
     bare = architecture.split(".")[0]
-    first = timm.get_pretrained_cfg(bare, allow_unregistered=True).tag
+    first = published(bare).tag
     return sorted(timm.list_pretrained(f"{bare}.*"), key=lambda name: (name != f"{bare}.{first}", name))
 
 
 Architecture = Annotated[str, AfterValidator(require_known)]
 
 
-def build_on_meta(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+def build_on_meta(architecture: str, kwargs: Mapping[str, Any]) -> nn.Module:
     """The network with shapes and no values; ValueError if it cannot be built."""
     with torch.device("meta"):
         return build_network(architecture, kwargs)
 
 
-def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+def create(architecture: str, kwargs: Mapping[str, Any], pretrained: bool = False) -> nn.Module:
+    """timm's network without its classifier, with published weights (fetched once) or a random start."""
+    import timm
+
+    arguments: dict[str, Any] = {"num_classes": 0, **kwargs}
+    return timm.create_model(architecture, pretrained=pretrained, **arguments)
+
+
+def build_network(architecture: str, kwargs: Mapping[str, Any]) -> nn.Module:
     """The timm network without weights and classifier; ValueError if timm cannot build it."""
     import timm
 
     require_known(architecture)
-    require_safe(kwargs)
     try:
-        network = timm.create_model(architecture, pretrained=False, num_classes=0, **kwargs)
+        network = create(architecture, require_safe(kwargs))
     except Exception as error:  # constructors raise any type
         similar = ", ".join([*timm.list_models("vit_*patch16_224*")[:8], "resnet50"])
         raise ValueError(
@@ -69,15 +88,13 @@ def build_network(architecture: str, kwargs: dict[str, int | float | bool | str]
         ) from error
     # On a CPU the backward pass of fused attention is slow in bfloat16: nearly half of a network's time for a few dozen
     # tokens. Plain products take little memory for short sequences.
-    patches = getattr(getattr(network, "patch_embed", None), "num_patches", None)
+    patches = family_of(network).patches
     if patches is not None and patches <= SHORT and not torch.cuda.is_available():
-        for module in network.modules():
-            if hasattr(module, "fused_attn"):
-                module.fused_attn = False
+        family_of(network).unfuse()
     return network
 
 
-def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str]) -> nn.Module:
+def build_backbone(architecture: str, kwargs: Mapping[str, Any]) -> nn.Module:
     """The timm network without weights; ValueError if timm cannot build it or it has no residual blocks."""
     backbone = build_network(architecture, kwargs)
     require_blocks(backbone, architecture)
@@ -86,7 +103,7 @@ def build_backbone(architecture: str, kwargs: dict[str, int | float | bool | str
 
 def require_blocks(network: nn.Module, architecture: str) -> None:
     """ValueError for a network without residual blocks, after which adaptors stand."""
-    if not residual_blocks(network):
+    if not family_of(network).places():
         raise ValueError(f"{architecture!r} has no residual blocks to adapt; choose a ViT, ConvNeXt or ResNet")
 
 
@@ -96,7 +113,8 @@ def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
 
     The network may be on the device `meta`.
     """
-    patch = patch_side(backbone)
+    family = family_of(backbone.eval())
+    patch = family.patch
     if side % patch:
         near = [multiple for multiple in (side // patch * patch, (side // patch + 1) * patch) if multiple]
         raise ValueError(
@@ -104,124 +122,54 @@ def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
             f"such as {' or '.join(map(str, near))}"
         )
     try:
-        backbone.eval().forward_features(torch.zeros(1, 3, side, side, device=next(backbone.parameters()).device))
+        family.embed(torch.zeros(1, 3, side, side, device=next(backbone.parameters()).device))
     except Exception as error:  # each family checks its input in its own way
         raise ValueError(f"side is {side}, which {architecture} does not take ({error})") from error
 
 
-def patch_side(backbone: nn.Module) -> int:
-    """The side of a ViT's patches, px, of which the input is a multiple; 1 for a CNN."""
-    patch = getattr(getattr(backbone, "patch_embed", None), "patch_size", None)
-    return 1 if patch is None else max(patch)
+def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
+    """The blocks before the last that may be part of an embedding, as `Family.lower` has them."""
+    return traced(*traced_by(config))
 
 
-def feature(network: nn.Module) -> str:
-    """The source of an image's embedding, in words; see `Model.features`."""
-    if getattr(network, "cls_token", None) is not None:
-        return "the class token"
-    return "the tokens pooled by attention" if getattr(network, "attn_pool", None) is not None else "the pooled map"
+def traced_by(config: Config) -> tuple[str, tuple[tuple[str, Any], ...], int]:
+    return config.architecture, tuple(sorted(network_arguments(config).items())), config.side
 
 
-def width_of(network: nn.Module) -> int:
-    """How many numbers an embedding has: some heads widen what they pool (MobileNetV3 and later)."""
-    has_class = getattr(network, "cls_token", None) is not None
-    return int(network.num_features if has_class else getattr(network, "head_hidden_size", network.num_features))
+@functools.lru_cache(maxsize=32)
+def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[tuple[int, int], ...]:
+    # Tracing takes longer than building the network, and a choice builds one dozens of times.
+    with torch.device("meta"):
+        return tuple(family_of(build_backbone(architecture, dict(kwargs))).lower(side))
 
 
-def residual_blocks(backbone: nn.Module) -> list[tuple[nn.Module, str]]:
-    """The place of each block, as (container, key) in the order of the forward pass: `blocks`, or ResNet's layers."""
-    lists = [
-        module
-        for name, module in backbone.named_modules()
-        if re.fullmatch(r"(.*\.)?blocks|layer[1-4]", name) and isinstance(module, nn.Sequential | nn.ModuleList)
-    ]
-    places = []
-    for parent in lists:
-        for key, child in parent._modules.items():
-            # MobileNet keeps stages of blocks in `blocks`.
-            is_stage = isinstance(child, nn.Sequential)
-            places += [(child, inner) for inner in child._modules] if is_stage else [(parent, key)]
-    return places
-
-
-@torch.no_grad()
-def block_dims(backbone: nn.Module, size: int) -> list[int]:
-    """The number of channels after each block; CNNs change it, so their shapes are traced."""
-    if getattr(backbone, "cls_token", None) is not None:
-        return [backbone.num_features] * len(residual_blocks(backbone))
-    channel = -1 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
-    return [shape[channel if len(shape) == 4 else -1] for shape in shapes(backbone, size).blocks]
-
-
-class Shapes(NamedTuple):
-    """The shapes of the outputs of each block, of the last layer, and of the head that pools it."""
-
-    blocks: list[torch.Size]
-    last: torch.Size
-    head: torch.Size
-
-
-@torch.no_grad()
-def shapes(backbone: nn.Module, size: int) -> Shapes:
-    """The shapes for one image of a side, px, traced on a copy without values."""
-    tensors = [*backbone.parameters(), *backbone.buffers()]
-    backbone = copy.deepcopy(backbone, {id(tensor): tensor.to("meta") for tensor in tensors}).eval()
-    blocks = [parent._modules[key] for parent, key in residual_blocks(backbone)]
-    with outputs_of(blocks) as outputs:
-        last = backbone.forward_features(torch.zeros(1, 3, size, size, device="meta"))
-    has_class = getattr(backbone, "cls_token", None) is not None
-    head = last[:, 0] if has_class else backbone.forward_head(last, pre_logits=True)
-    return Shapes([outputs[block].shape for block in blocks], last.shape, head.shape)
-
-
-def lower_blocks(backbone: nn.Module, size: int) -> list[tuple[int, int]]:
-    """The blocks that may be part of the embedding, the last first, as (place in `residual_blocks`, channels).
-
-    The last block's output is the embedding itself, but for a norm, unless a convolution widens it (MobileNet). Blocks
-    count from the end while their output is pooled like the last layer: as many tokens of as many numbers, or a map
-    with sides that can be told from its channels.
-    """
-    blocks, last, head = shapes(backbone, size)
-    if head[-1] != backbone.num_features:
-        return []
-    channel = 3 if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else 1
-    lower = []
-    for place, shape in reversed(list(enumerate(blocks))):
-        sides = [side for axis, side in enumerate(shape) if axis not in (0, channel)]
-        if not (shape == last if len(last) == 3 else len(shape) == len(last) == 4 and sides[0] == sides[1]):
-            break
-        lower.append((place, shape[-1] if len(shape) == 3 else shape[channel]))
-    return lower[1:] if lower and lower[0][1] == backbone.num_features else lower
-
-
-@contextlib.contextmanager
-def outputs_of(blocks: Sequence[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
-    """The output of each of the blocks, once a forward pass has run within the context, in this thread."""
-    outputs: dict[nn.Module, Tensor] = {}
-    thread = threading.get_ident()
-
-    def keep(block: nn.Module, _: object, output: Tensor) -> None:
-        if threading.get_ident() == thread:
-            outputs[block] = output
-
-    handles = [block.register_forward_hook(keep) for block in blocks]
+@functools.lru_cache(maxsize=32)
+def foldable(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[Pair, ...]:
+    """The `pairs` that no adaptor comes between; none, said in the log, for a network that cannot be traced."""
+    with torch.device("meta"):
+        backbone = build_backbone(architecture, dict(kwargs)).eval()
+        images = torch.zeros(1, 3, side, side)
+    if not any(isinstance(module, nn.BatchNorm2d) for module in backbone.modules()):
+        return ()
+    names = {module: name for name, module in backbone.named_modules()}
+    blocks = [f"{names[parent]}.{key}." for parent, key in family_of(backbone).places()]
     try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()
+        found = pairs(backbone, images)
+    except Exception as error:  # whatever a network's own code raises
+        log.info("%s is not folded (%s): it runs as it is", architecture, error)
+        return ()
+    return tuple(pair for pair in found if len({tuple(map(f"{name}.".startswith, blocks)) for name in pair}) == 1)
 
 
-def pooled(backbone: nn.Module, output: Tensor) -> Float[Tensor, "batch dim"]:
-    """One vector from a block's output, as from the network's last: the class token, or the mean of all places.
+def network_arguments(config: Config) -> dict[str, Any]:
+    """The constructor's arguments. A ViT is built for one side; timm resizes its position embeddings for another."""
+    own = config.kwargs.get("img_size")
+    if own is None or (own == config.side and config.shape == "crop") or not is_dynamic(config.architecture):
+        return config.kwargs
+    return config.kwargs | {"dynamic_img_size": True}
 
-    Tokens go through the network's last norm, as in the probes of Caron et al., "Emerging properties in self-supervised
-    vision transformers", 2021.
-    """
-    if output.ndim == 4:
-        return output.mean((1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else (2, 3))
-    tokens = getattr(backbone, "norm", nn.Identity())(output)
-    if getattr(backbone, "cls_token", None) is not None:
-        return tokens[:, 0]
-    mean = tokens[:, getattr(backbone, "num_prefix_tokens", 0) :].mean(1)
-    return getattr(backbone, "fc_norm", nn.Identity())(mean)
+
+@functools.lru_cache(maxsize=32)
+def is_dynamic(architecture: str) -> bool:
+    """Whether the network can resize its position embeddings for the input at hand."""
+    return "dynamic_img_size" in inspect.signature(type(build_on_meta(architecture, {}))).parameters

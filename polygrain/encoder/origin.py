@@ -16,6 +16,7 @@ from polygrain.config import schema
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Arguments, Config, Interpolation, read_config, require_safe
 from polygrain.encoder.model import Model, load
+from polygrain.encoder.networks import published
 from polygrain.encoder.weights import fill, fit_tensors
 from polygrain.store.reading import reading
 
@@ -90,7 +91,7 @@ class Origin(schema.Section):
         ValueError for a folder's config that is damaged, or that says a value which is given here, too.
         """
         if self.source != "folder":
-            return self.config(self.architecture, self.kwargs, published(self.architecture))
+            return self.config(name := self.architecture or "", self.kwargs, published(name))
         if is_hub(path):
             with reading(path / "config.json", HUB):
                 architecture, arguments, known = read_hub(path)
@@ -125,11 +126,9 @@ class Origin(schema.Section):
             return load(path)
         config = self.describe(path)
         if self.source == "timm":
-            import timm
-
             log.info("fetching the weights of %s", config.architecture)
             model = Model(config)
-            network = timm.create_model(config.architecture, pretrained=True, num_classes=0, **config.kwargs)
+            network = networks.create(config.architecture, config.kwargs, pretrained=True)
             fit_tensors(model.backbone, network.state_dict(), config.architecture)
             return model
         if self.source == "installed":
@@ -142,13 +141,6 @@ class Origin(schema.Section):
         heads = (known.classifier,) if isinstance(known.classifier, str) else known.classifier or ()
         fill(model.backbone, file, heads)
         return model
-
-
-def published(architecture: str) -> "PretrainedCfg":
-    """timm's knowledge of these weights; of its own choice for a name without a tag."""
-    import timm
-
-    return timm.get_pretrained_cfg(architecture, allow_unregistered=True)
 
 
 def is_hub(folder: Path) -> bool:

@@ -13,11 +13,16 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from polygrain.encoder.families import family_of
+
 Pair = tuple[str, str]
 
 
 class Convolution:
     """A convolution that computes with the norm behind it."""
+
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
 
     @property
     def weight(self) -> Tensor:
@@ -33,12 +38,15 @@ class Convolution:
 class Norm:
     """What is left of a folded norm: timm's has an activation, too."""
 
+    act: nn.Module
+    drop: nn.Module
+
     def forward(self, x: Tensor) -> Tensor:
         return self.act(self.drop(x)) if hasattr(self, "act") else x
 
 
 @functools.cache
-def mixed(part: type, kind: type) -> type:
+def mixed(part: Any, kind: Any) -> Any:
     return type(kind.__name__, (part, kind), {})
 
 
@@ -63,9 +71,11 @@ def pairs(network: nn.Module, images: Tensor) -> list[Pair]:
 
     The network may be on the device `meta`.
     """
-    from timm.layers import BatchNormAct2d, Conv2dSame  # their subclasses compute something else
+    from timm.layers.conv2d_same import Conv2dSame  # their subclasses compute something else
+    from timm.layers.norm_act import BatchNormAct2d
 
-    uses, makers, taken, runs = Uses(), {}, {}, Counter()
+    uses, makers, taken = Uses(), {}, {}
+    runs: Counter[str] = Counter()
 
     def convolved(name: str, output: Tensor) -> None:
         runs[name] += 1
@@ -83,7 +93,7 @@ def pairs(network: nn.Module, images: Tensor) -> list[Pair]:
             handles.append(module.register_forward_pre_hook(lambda _m, inputs, name=name: normed(name, *inputs)))
     try:
         with uses:
-            network.forward_head(network.forward_features(images), pre_logits=True)
+            family_of(network).embed(images)
     finally:
         for handle in handles:
             handle.remove()
@@ -100,7 +110,7 @@ def prepare(network: nn.Module, folded: Iterable[tuple[nn.Module, nn.Module]], i
 
 
 @torch.no_grad()
-def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
+def fold(convolution: Any, norm: Any) -> None:
     """Lets a convolution compute with the norm behind it, which passes on what it gets.
 
     In float64, so that a CPU and a GPU come to the same weights.
@@ -113,7 +123,8 @@ def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     for name, values in (("folded_weight", weight), ("folded_bias", bias)):
         convolution.register_buffer(name, values.to(own["weight"].dtype), persistent=False)
     if not isinstance(convolution, Convolution):
-        convolution.__class__, norm.__class__ = mixed(Convolution, type(convolution)), mixed(Norm, type(norm))
+        convolution.__class__ = mixed(Convolution, convolution.__class__)
+        norm.__class__ = mixed(Norm, norm.__class__)
 
 
 def restore(network: nn.Module) -> nn.Module:
@@ -122,7 +133,7 @@ def restore(network: nn.Module) -> nn.Module:
         if isinstance(module, Convolution):
             del module.folded_weight, module.folded_bias
         if isinstance(module, Convolution | Norm):
-            module.__class__ = type(module).__mro__[2]
+            module.__class__ = type(module).__bases__[1]
     return network.to(memory_format=torch.contiguous_format)
 
 
@@ -130,10 +141,11 @@ def settle(network: nn.Module) -> None:
     """Leaves only what a prepared network computes with, for a program."""
     for module in network.modules():
         if isinstance(module, Convolution):
-            weight, bias = module.weight, module.bias
+            values = {"weight": module.weight, "bias": module.bias}
             del module.folded_weight, module.folded_bias
-            module.__class__ = type(module).__mro__[2]
-            module.weight, module.bias = (nn.Parameter(values, requires_grad=False) for values in (weight, bias))
+            module.__class__ = type(module).__bases__[1]
+            for name, value in values.items():
+                setattr(module, name, nn.Parameter(value, requires_grad=False))
         elif isinstance(module, Norm):
             for name in [*module._parameters, *module._buffers]:
                 delattr(module, name)

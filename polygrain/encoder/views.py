@@ -1,11 +1,11 @@
-"""Random views of a batch of images, drawn per image and computed on the batch, on the model's device."""
+"""Views of a batch of images on the model's device: its middle, squares along it, or random ones for each image."""
 
 import math
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Num, UInt8
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
@@ -80,6 +80,15 @@ def centre_square(
     theta = torch.zeros(len(pixels), 2, 3)
     theta[:, 0, 0], theta[:, 1, 1] = share * (1 / aspects).clamp_max(1), share * aspects.clamp_max(1)
     return resample(pixels, size, theta)
+
+
+def squares_along(images: Num[Tensor, "batch 3 y x"]) -> list[Num[Tensor, "batch 3 side side"]]:
+    """As few squares as cover the longer side of the images, at equal distances."""
+    axis, side = (2, images.shape[3]) if images.shape[2] > images.shape[3] else (3, images.shape[2])
+    longer = images.shape[axis]
+    count = math.ceil(longer / side)
+    starts = [round((longer - side) * place / max(1, count - 1)) for place in range(count)]
+    return [images.narrow(axis, start, side) for start in starts]
 
 
 def resample(

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from polygrain.compute import device
+from polygrain.encoder.families import family_of
 from polygrain.gsp.poolings import build
 from polygrain.gsp.poolings.pooling import Pooled
 from polygrain.gsp.poolings.prototypes import Selection
@@ -33,7 +34,7 @@ class PooledClassifier(nn.Module):
         precision: device.Precision,
     ) -> None:
         super().__init__()
-        if hasattr(network, "patch_embed") and hasattr(network, "blocks"):
+        if family_of(network).is_transformer:
             raise ValueError("a transformer gives tokens and no map to pool: choose a convolutional network")
         self.network: Any = network
         self.share, self.precision = zero_shot, precision

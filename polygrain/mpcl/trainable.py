@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from polygrain.compute import device
 from polygrain.encoder.config import Config, read_config
-from polygrain.encoder.networks import build_network, width_of
+from polygrain.encoder.families import family_of
+from polygrain.encoder.families.class_token import ClassToken
+from polygrain.encoder.networks import build_network
 from polygrain.encoder.weights import load_module
 
 
@@ -24,6 +26,7 @@ class TrainableEncoder(nn.Module):
         super().__init__()
         self.config, self.precision = config, precision
         self.backbone: Any = build_network(config.architecture, config.kwargs)
+        self.family = family_of(self.backbone)
         if config.adaptors is not None:
             raise ValueError("an encoder with adaptors does not train as a whole; give the plain encoder's folder")
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
@@ -31,18 +34,17 @@ class TrainableEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        return width_of(self.backbone)
+        return self.family.width
 
     @property
     def is_vit(self) -> bool:
-        return getattr(self.backbone, "cls_token", None) is not None
+        return isinstance(self.family, ClassToken)
 
     def forward(self, images: Float[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:
         # Only the network itself runs in half precision: projectors and losses are small, and sensitive.
         with device.autocast(images.device, self.precision):
             x = (images - self.mean) / self.std
-            features = self.backbone.forward_features(x if self.is_vit else device.for_convolutions(x))
-            features = features[:, 0] if self.is_vit else self.backbone.forward_head(features, pre_logits=True)
+            features = self.family.embed(x if self.is_vit else device.for_convolutions(x))
         return features.float()
 
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from polygrain.compute import device
 from polygrain.encoder import installed, networks
 from polygrain.encoder.config import Config
-from polygrain.encoder.model import is_dynamic
-from polygrain.encoder.origin import Origin, is_hub, published, require_fit
+from polygrain.encoder.families import family_of
+from polygrain.encoder.networks import is_dynamic, published
+from polygrain.encoder.origin import Origin, is_hub, require_fit
 from polygrain.new.folders import UNSAFE
 from polygrain.new.profile import Settings
 from polygrain.new.request import Request, bare, require_there
@@ -124,7 +125,7 @@ def native_side(architecture: str, shorter: int | None) -> int:
     if known.fixed_input_size:
         if not is_dynamic(architecture):
             return side
-        step = networks.patch_side(networks.build_on_meta(architecture, {}))
+        step = family_of(networks.build_on_meta(architecture, {})).patch
         step *= STEP // step
     return min(side, step * max(shorter // step, math.ceil(QUICK / step)))
 
@@ -132,7 +133,7 @@ def native_side(architecture: str, shorter: int | None) -> int:
 def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[Settings, str]:
     """The sizes and batches that follow from a network and the images' shorter side, and the network in a few words."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
-    patch, side = networks.patch_side(network), config.side
+    patch, side = family_of(network).patch, config.side
     stored, trained = side, published(config.architecture).input_size[-1]
     if side < trained:  # beyond the side of its training a network finds less
         stored = patch * math.ceil(STORED * side / patch)

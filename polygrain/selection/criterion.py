@@ -27,7 +27,6 @@ from polygrain.compute.blocks import blocks
 from polygrain.config.schema import Count, Section, Width
 from polygrain.encoder.extract import embed, in_passes
 from polygrain.encoder.model import Model, most_blocks
-from polygrain.encoder.networks import patch_side
 from polygrain.encoder.views import Augmentation, augment
 from polygrain.retrieval import whitening
 from polygrain.retrieval.neighbours import nearest
@@ -229,7 +228,7 @@ def round_side(side: float, model: Model) -> int:
     """
     if not model.takes_other_sides:
         return model.config.side
-    step = patch_side(model.backbone)
+    step = model.family.patch
     return max(step, step * round(side / step))
 
 

@@ -13,7 +13,7 @@ from polygrain.app.export.program import longest
 from polygrain.app.export.targets import TARGETS
 from polygrain.compute.counted import counted
 from polygrain.encoder.config import WHOLE_FOLDER
-from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import digest
 from polygrain.encoder.model import Model
 from polygrain.encoder.origin import published
 from polygrain.report.visible import visible

@@ -13,7 +13,6 @@ from torch.export import Dim, ExportedProgram
 from polygrain.compute.errors import first_line
 from polygrain.encoder import Model
 from polygrain.encoder.config import Config, Interpolation
-from polygrain.encoder.networks import patch_side
 from polygrain.encoder.prepare import settle
 from polygrain.store.rectangle import LONGEST
 
@@ -47,11 +46,11 @@ class Program(nn.Module):
         for copy, layer in zip(self.model.adaptors, model.adaptors, strict=True):
             copy.masked.copy_(layer.masked)
         is_other = not free and self.config.kwargs.get("img_size", side) != side
-        if is_other and hasattr(self.model.backbone, "set_input_size"):
-            self.model.backbone.set_input_size(img_size=side)  # position embeddings scaled once, not in every pass
+        if is_other:
+            self.model.family.fix_side(side)  # position embeddings scaled once, not in every pass
         settle(self.model)
         self.is_turned = free and plain_pads(self.model)
-        self.step = patch_side(self.model.backbone) if free else 1
+        self.step = self.model.family.patch if free else 1
         self.requires_grad_(False).eval()
 
     def forward(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch dim"]:

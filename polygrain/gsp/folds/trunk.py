@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from polygrain.compute.device import for_convolutions
 from polygrain.config.schema import Deviation, Mean, Section, Text
 from polygrain.encoder import model, networks, prepare, weights
+from polygrain.encoder.families import family_of
 from polygrain.gsp.folds import bn_inception, resnet20  # noqa: F401  timm knows them from here on
 
 
@@ -91,9 +92,9 @@ class Trunk(nn.Module):
                 x, indices=[self.depth - 1], norm=False, stop_early=True, intermediates_only=True
             )
         if maps.ndim == 3:
-            tokens = maps[:, getattr(self.network, "num_prefix_tokens", 0) :]
+            tokens = maps[:, family_of(self.network).prefix :]
             maps = tokens.transpose(1, 2).unflatten(2, [math.isqrt(tokens.shape[1])] * 2)
-        if hasattr(self.network, "blocks") and hasattr(self.network, "patch_embed"):
+        if family_of(self.network).is_transformer:
             maps = nn.functional.layer_norm(maps.movedim(1, -1), maps.shape[1:2]).movedim(-1, 1)
         return maps
 
@@ -114,12 +115,11 @@ def load(params: Backbone, encoder: Path, seed: int) -> Trunk:
             torch.tensor(given or network.pretrained_cfg[name])
             for name, given in (("mean", params.mean), ("std", params.std))
         )
-        classifiers = network.pretrained_cfg.get("classifier") or ()
+        classifiers = family_of(network).classifiers
         network.reset_classifier(0)
         if params.weights == "file":
-            names = [classifiers] if isinstance(classifiers, str) else classifiers
-            weights.fill(network, Path(params.path), names)
-    count = len(network.feature_info) if hasattr(network, "feature_info") else len(network.blocks)
+            weights.fill(network, Path(params.path), classifiers)
+    count = family_of(network).stages
     if params.depth is not None and params.depth > count:
         raise ValueError(f"depth is {params.depth}; this network has {count} blocks or stages: choose 1 to {count}")
     return Trunk(network, mean, std, params)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from timm.models import ResNet
 from torch import nn
 from torchvision.models.detection import FasterRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
@@ -19,7 +20,7 @@ def build(folder: Path, classes: int, proposals: int, **sizes: Any) -> FasterRCN
     """
     encoder = trainable.load(folder)
     resnet, config = encoder.backbone, encoder.config
-    if not hasattr(resnet, "layer4"):
+    if not isinstance(resnet, ResNet):
         raise ValueError(f"{config.architecture!r} is no ResNet, whose four groups a C4 detector wants")
     trunk = nn.Sequential(*list(resnet.children())[:7])  # its stem of four, layer1, layer2, layer3
     trunk.out_channels, wide = resnet.feature_info[3]["num_chs"], resnet.num_features

@@ -88,11 +88,11 @@ class Comparison:
         """The gain of one row over another in percent, paired."""
         runs = sorted(self.ranks[before])
         tested = np.array([sorted(self.ranks[before][run]) for run in runs])
-        sides = [
+        old, new = (
             np.array([[self.ranks[row][run][pair] for pair in pairs] for run, pairs in zip(runs, tested, strict=True)])
             for row in (before, after)
-        ]
-        share = gain(*sides, tested, k)
+        )
+        share = gain(old, new, tested, k)
         return share._replace(difference=100 * share.difference, low=100 * share.low, high=100 * share.high)
 
 

@@ -1,6 +1,7 @@
 """The tables of a study of visual analogies, as `tll_adaptation` fills and writes them; `results` reads them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ class Tables:
 
     def __init__(self, largest_k: int) -> None:
         self.ks = range(1, largest_k + 1)
-        self.rows: dict[str, list[tuple]] = {name: [] for name in COLUMNS}
+        self.rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in COLUMNS}
         self.history: list[tuple[str, int, float, float]] = []
 
     def add_recall(self, row: str, at: str, run: int, recalls: Tensor) -> None:

@@ -63,6 +63,9 @@ def starts(seeds: list[int], hidden: int, dim: int) -> Float[Tensor, "run hidden
 class Training(nn.Module):
     """W of every run, with the loss at each step and aR@k (k = 1, 2, ...) at each evaluation."""
 
+    losses: torch.Tensor
+    recalls: torch.Tensor
+
     def __init__(self, weights: torch.Tensor, steps: int, every: int, largest_k: int) -> None:
         super().__init__()
         self.weights = nn.Parameter(weights)

@@ -41,11 +41,16 @@ class Extractor(BaseModel):
         if self.library != "encoder" and not all(given):
             raise ValueError(f"library: {self.library} needs network, side, mean and std")
         if self.library == "timm":
-            networks.require_known(self.network)
+            networks.require_known(self.name)
         if self.library == "torchvision" and self.network not in (names := classifiers()):
-            similar = ", ".join(difflib.get_close_matches(self.network, names, 5, 0))
+            similar = ", ".join(difflib.get_close_matches(self.name, names, 5, 0))
             raise ValueError(f"torchvision does not know {self.network!r}; similar names: {similar}")
         return self
+
+    @property
+    def name(self) -> str:
+        """The network's name in its library; empty for that of a model folder."""
+        return self.network or ""
 
 
 def classifiers() -> list[str]:

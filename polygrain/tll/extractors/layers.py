@@ -6,13 +6,13 @@ Risser-Maroix et al., section 3.2.
 import difflib
 from pathlib import Path
 
-import timm
 import torch
 import torchvision
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from polygrain.encoder import model
+from polygrain.encoder import model, networks
+from polygrain.encoder.families import family_of
 from polygrain.encoder.weights import fit_tensors, load_module, read_checkpoint
 from polygrain.store.reading import reading, remedy_for
 from polygrain.store.tensors import write_weights
@@ -24,12 +24,15 @@ FILES = (".safetensors", ".pth", ".pt")  # weights of any other name are the lib
 class Layers(nn.Module):
     """A frozen network whose named layers are pooled, brought to unit length and concatenated."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, config: Extractor, network: nn.Module | None = None) -> None:
         super().__init__()
         self.config = config
         self.network = network or build(config)
         read = config.encoder or config
-        self.size = config.encoder.size if config.encoder else config.side
+        self.size = config.encoder.size if config.encoder else config.side or 0
         self.register_buffer("mean", torch.tensor(read.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(read.std).view(3, 1, 1), persistent=False)
         self.outputs: dict[str, Tensor] = {}
@@ -61,12 +64,7 @@ def pool(output: object, network: nn.Module, name: str) -> Tensor:
     if not isinstance(output, Tensor) or not 2 <= output.ndim <= 4:
         what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise ValueError(f"layer {name!r} puts out {what}; choose one that puts out a map, tokens or a vector")
-    if output.ndim == 4:
-        last = str(getattr(network, "output_fmt", "NCHW")).endswith("NHWC")
-        return output.mean((1, 2) if last else (2, 3))
-    if output.ndim == 3:
-        return output[:, getattr(network, "num_prefix_tokens", 0) :].mean(1)
-    return output
+    return output if output.ndim == 2 else family_of(network).mean(output)
 
 
 def build(config: Extractor) -> nn.Module:
@@ -75,8 +73,8 @@ def build(config: Extractor) -> nn.Module:
         return model.Model(config.encoder).backbone
     try:
         if config.library == "timm":
-            return timm.create_model(config.network, pretrained=False, **({"num_classes": 0} | config.kwargs))
-        return torchvision.models.get_model(config.network, weights=None, **config.kwargs)
+            return networks.create(config.name, config.kwargs)
+        return torchvision.models.get_model(config.name, weights=None, **config.kwargs)
     except Exception as error:  # the constructors raise errors of every kind; the arguments must change in any case
         raise ValueError(f"{config.library} cannot build {config.network!r} ({error}): change its kwargs") from error
 
@@ -99,16 +97,15 @@ def load(config: Extractor, weights: Path) -> Layers:
 
 def published(config: Extractor) -> dict[str, Tensor]:
     if config.library == "timm":
-        made = timm.create_model(config.network, pretrained=True, **({"num_classes": 0} | config.kwargs))
+        made = networks.create(config.name, config.kwargs, pretrained=True)
     else:
-        made = torchvision.models.get_model(config.network, weights="IMAGENET1K_V1", **config.kwargs)
+        made = torchvision.models.get_model(config.name, weights="IMAGENET1K_V1", **config.kwargs)
     return made.state_dict()
 
 
 def without_head(network: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors less those of the classifier, which timm's networks are built without."""
-    heads = getattr(network, "pretrained_cfg", {}).get("classifier") or ()
-    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    heads = family_of(network).classifiers
     expected = network.state_dict()
     return {n: t for n, t in tensors.items() if n in expected or not n.startswith(tuple(f"{head}." for head in heads))}
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from polygrain.store.tables import read_csv
 from polygrain.tll.extractors.config import Extractor
@@ -27,7 +28,7 @@ def rows() -> list[dict[str, str]]:
     return read_csv(TABLE)
 
 
-def by_learning(measured: Mapping[str, float]) -> list[dict]:
+def by_learning(measured: Mapping[str, float]) -> list[dict[str, Any]]:
     """For each way to learn from a data set, the number of extractors and the mean of each printed score.
 
     `ours` is the mean of what was `measured` of these extractors, NaN where nothing was, and `studies` of how many. In

@@ -1,5 +1,7 @@
 """The numbers of a study of visual analogies, in percent, as its page shows them."""
 
+from typing import Any
+
 from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.tll.adaptation import results
@@ -43,7 +45,7 @@ def training_chart(study: Comparison, column: str, factor: float, y_label: str) 
     return figures.line_chart(label, lines, x_label="step", y_label=y_label)
 
 
-def charts(study: Comparison) -> list[dict]:
+def charts(study: Comparison) -> list[dict[str, Any]]:
     """The charts of the page, with their titles."""
     recall = "aR@1 on test pairs, %"
     drawings = {
@@ -54,13 +56,13 @@ def charts(study: Comparison) -> list[dict]:
     return [{"title": title, "drawing": drawing} for title, drawing in drawings.items()]
 
 
-def factors(study: Comparison) -> list[dict]:
+def factors(study: Comparison) -> list[dict[str, Any]]:
     """The last row's aR@k over that of the concatenated layers, beside the paper's factor for its best extractor."""
     pairs = {k: [study.spread(row, k) for row in ("concatenated", study.rows[-1])] for k in published.FACTORS}
     return [
         {"k": k, "ours": after.mean / before.mean, "printed": published.FACTORS[k]}
         for k, (before, after) in pairs.items()
-        if before and before.mean
+        if before and after and before.mean
     ]
 
 

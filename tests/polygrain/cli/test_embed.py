@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from polygrain.cli.main import main
-from polygrain.encoder.digest import digest
+from polygrain.encoder.kept import digest
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: object) -> str | int | None:

@@ -12,8 +12,7 @@ from polygrain.app.page.app import build
 from polygrain.cli.search import shown, sides_of
 from polygrain.collection.postprocessing import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
-from polygrain.encoder.digest import digest
-from polygrain.encoder.kept import keeping
+from polygrain.encoder.kept import digest, keeping
 from polygrain.store.tables import read_csv
 from tests.helpers import drawn
 from tests.helpers.photos import write_fused

@@ -2,8 +2,10 @@ import pytest
 import torch
 
 from polygrain.encoder.config import AdaptorConfig, Config
+from polygrain.encoder.families import family_of
+from polygrain.encoder.families.family import outputs_of
 from polygrain.encoder.model import Model, load, most_blocks, save
-from polygrain.encoder.networks import build_backbone, lower_blocks, outputs_of, pooled, require_side, residual_blocks
+from polygrain.encoder.networks import build_backbone, require_side
 from polygrain.encoder.origin import require_fit
 
 VIT = {"depth": 2, "embed_dim": 24, "num_heads": 2}
@@ -52,13 +54,13 @@ def config_of(architecture: str) -> Config:
 )
 def test_families__outputs_that_are_not_pooled_like_the_last_are_not_taken(architecture, side, most):
     backbone = build_backbone(architecture, {}).eval()
-    lower = lower_blocks(backbone, side)
+    family = family_of(backbone)
+    lower, blocks = family.lower(side), family.blocks()
     assert 1 + len(lower) == most
-    blocks = [parent._modules[key] for parent, key in residual_blocks(backbone)]
     with torch.no_grad(), outputs_of(blocks) as outputs:
         backbone.forward_features(torch.zeros(2, 3, side, side))
     for place, width in lower:
-        assert pooled(backbone, outputs[blocks[place]]).shape == (2, width)
+        assert family.pooled(outputs[blocks[place]]).shape == (2, width)
 
 
 @torch.no_grad()
@@ -74,7 +76,7 @@ def test_pooled__the_last_block_of_a_mean_with_registers_is_the_embedding():
     last = model.backbone.blocks[-1]
     with outputs_of([last]) as outputs:
         expected = model.features(images)
-    torch.testing.assert_close(pooled(model.backbone, outputs[last]), expected)
+    torch.testing.assert_close(model.family.pooled(outputs[last]), expected)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
+from shutil import copytree
+
 import pytest
 
-from polygrain.encoder.kept import digest_of, earlier, keeping
+from polygrain.encoder.kept import digest, digest_of, earlier, keeping
+from tests.helpers.small import write_encoder
 
 
 def write(folder, weights):
@@ -28,3 +31,21 @@ def test_keeping__a_model_that_is_replaced_stays_until_it_is_back(tmp_path):
     with keeping(tmp_path, ["report"]):
         write(choice, "e")
     assert {*earlier(choice)} == {first[1], second} and earlier(tmp_path / "elsewhere") == {}
+
+
+def test_digest__of_weights_and_config_and_of_nothing_else(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_encoder(first)
+    copytree(first, second)
+    (second / "README.md").write_text("another card")
+    assert digest(first) == digest(second)
+    for name in ("config.json", "weights.safetensors"):
+        content = (first / name).read_bytes()
+        (second / name).write_bytes(content[:-1] + b" ")
+        assert digest(first) != digest(second)
+        (second / name).write_bytes(content)
+
+
+def test_digest__names_the_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"config\.json"):
+        digest(tmp_path)

@@ -9,7 +9,9 @@ from PIL import Image
 
 from polygrain.encoder.adaptors import Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Config
-from polygrain.encoder.model import Model, load, most_blocks, save, squares_along
+from polygrain.encoder.model import Model, load, merge, most_blocks, save
+from polygrain.encoder.views import squares_along
+from tests.helpers.small import adapted, write_encoder
 
 CONFIG = Config(
     architecture="vit_tiny_patch16_224",
@@ -287,3 +289,19 @@ def test_squares_along__cover_the_longer_side_at_equal_distances():
     assert [square[0, 0, 0, 0].item() for square in squares_along(images)] == [0, 3, 6, 9]
     assert [square[0, 0, 0, 0].item() / 12 for square in squares_along(images.mT)] == [0, 0.25, 0.5, 0.75]
     assert len(squares_along(torch.zeros(1, 3, 4, 5))) == 2
+
+
+def test_merge__sets_of_different_width_are_refused(tmp_path):
+    encoder = write_encoder(tmp_path / "encoder")
+    wide, narrow = (adapted(encoder, [name], 0, 0.3) for name in ("k4", "k8"))
+    for layer in narrow.adaptors:
+        layer.width = 2
+    with pytest.raises(ValueError, match=r"different widths \[2, 4\]"):
+        merge([wide, narrow], ["k4", "k8"], "average", torch.Generator(), 0.0)
+
+
+def test_merge__one_set_is_that_set(tmp_path):
+    model = adapted(write_encoder(tmp_path / "encoder"), ["k4"], 0, 0.3)
+    images = torch.rand(2, 3, 32, 32)
+    merged = merge([model], ["k4"], "average", torch.Generator(), 0.0)
+    torch.testing.assert_close(merged(images), model.eval()(images))

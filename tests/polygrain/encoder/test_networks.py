@@ -2,15 +2,16 @@ import pytest
 import timm
 import torch
 
-from polygrain.encoder.networks import SHORT, build_backbone, build_network, residual_blocks
+from polygrain.encoder.families import family_of
+from polygrain.encoder.networks import SHORT, build_backbone, build_network
 
 VIT = {"depth": 2, "embed_dim": 24, "num_heads": 2}
 
 
-def test_residual_blocks__are_in_the_order_of_the_forward_pass():
+def test_places__are_in_the_order_of_the_forward_pass():
     backbone = timm.create_model("resnet18", num_classes=0).eval()
     seen = []
-    places = residual_blocks(backbone)
+    places = family_of(backbone).places()
     for i, (parent, key) in enumerate(places):
         parent._modules[key].register_forward_hook(lambda *_, i=i: seen.append(i))
     backbone(torch.zeros(1, 3, 32, 32))

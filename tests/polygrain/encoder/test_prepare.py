@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from polygrain.app.export.program import Program
-from polygrain.encoder import load
-from polygrain.encoder import model as module
+from polygrain.encoder import load, networks
 from polygrain.encoder.config import AdaptorConfig, Config
 from polygrain.encoder.model import Model, save
 from polygrain.encoder.prepare import Norm, pairs, restore
@@ -163,13 +162,13 @@ def test_foldable__a_network_that_cannot_be_traced_runs_as_it_is_and_says_so_onc
     def refuse(*_):
         raise RuntimeError("depends on values")
 
-    module.foldable.cache_clear()
-    monkeypatch.setattr(module, "pairs", refuse)
+    networks.foldable.cache_clear()
+    monkeypatch.setattr(networks, "pairs", refuse)
     model = plain("lcnet_050")
     save(model, tmp_path)
     with caplog.at_level(logging.INFO):
         models = [load(tmp_path), load(tmp_path)]
-    module.foldable.cache_clear()
+    networks.foldable.cache_clear()
     assert caplog.text.count("depends on values") == 1
     torch.testing.assert_close(models[1].features(IMAGES), model.features(IMAGES), atol=1e-4, rtol=1e-4)
 

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 from polygrain.app.export import card
 from polygrain.app.export.targets import TARGETS
 from polygrain.encoder.config import Config
-from polygrain.encoder.model import squares_along
+from polygrain.encoder.views import squares_along
 from tests.helpers.small import Model, adapted, write_encoder, write_model
 
 DIFFERENCES = {target.FILE: 1.5e-7 for target in TARGETS}

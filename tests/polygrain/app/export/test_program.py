@@ -11,7 +11,7 @@ from polygrain.app.export.targets import TARGETS, torch_export
 from polygrain.collection.postprocessing import Comparison
 from polygrain.encoder import Model
 from polygrain.encoder.config import AdaptorConfig, Config
-from polygrain.encoder.model import is_dynamic
+from polygrain.encoder.networks import is_dynamic
 
 ADAPTORS = {n: AdaptorConfig(names=["a", "b"][:n], width=4, fusion=f) for n, f in ((1, "average"), (2, "attention"))}
 MEAN = AdaptorConfig(names=["a", "b"], width=4, fusion="average")
