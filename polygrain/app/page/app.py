@@ -1,20 +1,12 @@
-"""What the search page asks for: pictures of rows, and for a query the nearest rows by each model.
+"""What the search page asks for: for a query the nearest rows by each model. Images are named by their rows."""
 
-A query is a row of the collection or the bytes of an image file, the whole or a box of it. Images are named by their
-rows, never by a path.
-"""
-
-import io
 import math
-import threading
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, UInt8
-from PIL import Image
+from jaxtyping import Bool, Float32, Int64
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,13 +14,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from polygrain.app.page.pictures import Pictures, Query
 from polygrain.app.page.sides import MOST_SHOWN, Side
 from polygrain.collection.index import Index
-from polygrain.compute.cores import cores
 from polygrain.retrieval.neighbours import without_self
-from polygrain.sources.decode import picture, upright
 from polygrain.sources.folder import composed
-from polygrain.store.rectangle import Unreadable, rectangle
+from polygrain.store.rectangle import Unreadable
 
 HERE = Path(__file__).parent
 FILES = {"": "index.html", "page.js": "page.js", "page.css": "page.css"}
@@ -37,16 +28,6 @@ MOST_BYTES = 32 * 2**20
 MOST_ASKED, JUDGED = 500, 10
 # More first folders than that are no choice for a person; names can still be filtered.
 MOST_TASKS = 1000
-THUMBNAIL, WHOLE = 224, 1024  # px, the longer side
-LEAST_BOX = 8  # px
-
-
-class Query(NamedTuple):
-    """What is searched for: a row, or an uploaded file; a box of it as left, top, right, bottom in 0..1."""
-
-    row: int | None
-    upload: bytes
-    box: tuple[float, float, float, float] | None
 
 
 class Page:
@@ -57,16 +38,14 @@ class Page:
         for side in sides:  # before the first question: what cannot be read is told at once
             _ = side.network, side.collection.plain_index, side.collection.index
         self.collection = sides[-1].collection
-        self.paths, self.images = self.collection.paths, self.collection.images
-        self.folders = np.unique(self.images.classes, return_inverse=True)[1]
+        self.paths = self.collection.paths
+        self.pictures = Pictures(self.collection.images)
+        self.folders = np.unique(self.collection.images.classes, return_inverse=True)[1]
         firsts = [path.partition("/")[0] if "/" in path else "" for path in self.paths]
         self.task_names, self.tasks = np.unique(firsts, return_inverse=True)
         self.folded = [composed(path).casefold() for path in self.paths]
-        self.thumbnail = lru_cache(4096)(self.draw_thumbnail)
         self.right = lru_cache(32)(self.judge)
         self.alike = lru_cache(16)(self.find_alike)
-        # A large photograph takes hundreds of megabytes while it is decoded.
-        self.decoding = threading.BoundedSemaphore(cores())
 
     def about(self) -> dict:
         counts = zip(self.task_names.tolist(), np.bincount(self.tasks).tolist(), strict=True)
@@ -89,44 +68,6 @@ class Page:
             "shown": self.sides[-1].shown,
         }
 
-    def path(self, row: int) -> str:
-        """The path of a row; HTTPException where there is no such row, or the image is gone."""
-        if not 0 <= row < len(self.paths):
-            raise HTTPException(404, f"there is no row {row}: rows are 0 to {len(self.paths) - 1}")
-        if reason := self.images.missing(self.paths[row]):
-            raise HTTPException(404, f"{self.paths[row]}: {reason}")
-        return self.paths[row]
-
-    def draw_thumbnail(self, row: int) -> bytes:
-        """An image at its own proportions."""
-        with self.decoding:
-            image = self.whole(Query(row, b"", None), THUMBNAIL)
-            sides = [max(1, round(side * THUMBNAIL / max(image.size))) for side in image.size]
-            return jpeg(image.resize(sides, Image.Resampling.LANCZOS, reducing_gap=3))
-
-    def whole(self, query: Query, side: int | None = None) -> Image.Image:
-        """The image that is asked about, upright, as large as it is, or smaller if it will be scaled to `side`."""
-        if query.row is None:
-            return upright(io.BytesIO(query.upload), side)
-        return self.images.image(self.path(query.row), side)
-
-    def preview(self, query: Query) -> bytes:
-        with self.decoding:
-            image = self.whole(query, WHOLE)
-            image.thumbnail((WHOLE, WHOLE), Image.Resampling.LANCZOS)
-            return jpeg(image)
-
-    def pictures(self, query: Query) -> list[UInt8[np.ndarray, "_ _ 3"]]:
-        """The query as each model's pipeline stores it."""
-        kinds = [(side.network.config.resize, side.network.config.shape) for side in self.sides]
-        with self.decoding:
-            if query.box is not None:
-                part = cut(self.whole(query), query.box)
-                return [rectangle(part, *kind) for kind in kinds]
-            if query.row is None:
-                return [picture(io.BytesIO(query.upload), *kind).pixels for kind in kinds]
-            return [self.images.rectangle(self.path(query.row), *kind) for kind in kinds]
-
     def searched(self, place: int | None) -> list[Index]:
         """The collection on each side: the model's at a place of its slider, the others' as they begin."""
         *others, model = self.sides
@@ -140,7 +81,8 @@ class Page:
         """The query's embedding on each side; that of a whole row is there already."""
         if query.row is not None and query.box is None:
             return self.asking(np.array([query.row]))
-        return [side.embed(picture) for side, picture in zip(self.sides, self.pictures(query), strict=True)]
+        pictures = self.pictures.stored(query, [side.network.config for side in self.sides])
+        return [side.embed(picture) for side, picture in zip(self.sides, pictures, strict=True)]
 
     def judge(self, place: int | None) -> dict:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""
@@ -198,7 +140,7 @@ class Page:
         start, indices = time.perf_counter(), self.searched(place)
         among = self.among(task, text)
         if query.row is not None:
-            self.path(query.row)
+            self.pictures.path(query.row)
             among = np.ones(len(self.paths), bool) if among is None else among.copy()
             among[query.row] = query.box is not None and among[query.row]
         sides = []
@@ -215,19 +157,6 @@ class Page:
 
     def shown(self, row: int) -> dict:
         return {"row": row, "path": self.paths[row], "folder": int(self.folders[row])}
-
-
-def cut(image: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:
-    left, top, right, bottom = (round(place * side) for place, side in zip(box, 2 * image.size, strict=True))
-    if right - left < LEAST_BOX or bottom - top < LEAST_BOX:
-        raise Unreadable(f"the box is {right - left} x {bottom - top} pixels: draw one of {LEAST_BOX} or more each way")
-    return image.crop((left, top, right, bottom))
-
-
-def jpeg(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=88)
-    return buffer.getvalue()
 
 
 async def query_of(request: Request) -> Query:
@@ -287,14 +216,14 @@ def build(sides: list[Side], above: float) -> Starlette:
         return JSONResponse(page.alike(above))
 
     def image(request: Request) -> Response:
-        return Response(page.thumbnail(request.path_params["row"]), media_type="image/jpeg")
+        return Response(page.pictures.thumbnail(request.path_params["row"]), media_type="image/jpeg")
 
     def sample(request: Request) -> Response:
         count = number(request, "count", 48, MOST_SHOWN)
         return JSONResponse(page.sample(*filters(request), number(request, "start", 0, 2**31), max(1, count)))
 
     async def preview(request: Request) -> Response:
-        content = await run_in_threadpool(page.preview, await query_of(request))
+        content = await run_in_threadpool(page.pictures.preview, await query_of(request))
         return Response(content, media_type="image/jpeg")
 
     async def search(request: Request) -> Response:
