@@ -36,6 +36,14 @@ def computed(model, images=IMAGES):
         return model.raw_outputs(images)
 
 
+def require_agreement(model, images):
+    """That the program gives what torch gives, of how many blocks."""
+    found = computed(model, images)
+    for wanted, given in zip(model.raw_outputs(images), found, strict=True):
+        assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
+    return len(found)
+
+
 @pytest.mark.parametrize(
     ("architecture", "kwargs", "blocks"),
     [
@@ -48,18 +56,13 @@ def computed(model, images=IMAGES):
 def test_program__gives_what_torch_gives_of_each_block_at_each_side(tmp_path, architecture, kwargs, blocks):
     model = load(saved(tmp_path, architecture, blocks=blocks, **kwargs))
     for one in (model, copy.deepcopy(model).at_side(48, False)):
-        found = computed(one)
-        assert engine.programs[one.backbone] and len(found) == blocks
-        for wanted, given in zip(one.raw_outputs(IMAGES), found, strict=True):
-            assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
+        assert require_agreement(one, IMAGES) == blocks and engine.programs[one.backbone]
 
 
 def test_program__one_for_images_of_any_shape(tmp_path):
     model = load(saved(tmp_path, blocks=1))
     for height, width in ((40, 40), (24, 40), (31, 17)):
-        images = IMAGES[:2, :, :height, :width]
-        for wanted, given in zip(model.raw_outputs(images), computed(model, images), strict=True):
-            assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
+        require_agreement(model, IMAGES[:2, :, :height, :width])
     made = engine.programs[model.backbone]
     assert len(made) == 3 and len({id(program) for program in made.values()}) == 1
 
@@ -69,9 +72,7 @@ def test_program__of_a_network_that_is_traced_for_one_shape_torch_computes_the_o
     whole = engine.run
     monkeypatch.setattr(engine, "run", lambda session, x: [(x.shape[3] == 40) * out for out in whole(session, x)])
     for width in (40, 24):
-        images = IMAGES[:2, :, :, :width]
-        for wanted, given in zip(model.raw_outputs(images), computed(model, images), strict=True):
-            assert (given - wanted).abs().max() < 1e-5 * wanted.abs().max()
+        require_agreement(model, IMAGES[:2, :, :, :width])
 
 
 @pytest.mark.slow

@@ -47,13 +47,14 @@ def test_read_checkpoint__runs_no_code_from_a_pickle(tmp_path, capsys):
     assert "executed" not in capsys.readouterr().out
 
 
-def test_read_checkpoint__names_a_file_that_is_damaged_or_no_table(tmp_path):
-    (tmp_path / "x.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match=r"x.safetensors is missing or damaged"):
-        read_checkpoint(tmp_path / "x.safetensors")
-    torch.save([torch.zeros(2)], tmp_path / "list.pth")
-    with pytest.raises(ValueError, match="holds no table of tensors"):
-        read_checkpoint(tmp_path / "list.pth")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("x.safetensors", r"x.safetensors is missing or damaged"), ("list.pth", "holds no table of tensors")],
+)
+def test_read_checkpoint__names_a_file_that_is_damaged_or_no_table(tmp_path, name, message):
+    torch.save([torch.zeros(2)], tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(tmp_path / name)
 
 
 def written(tmp_path, tensors):
