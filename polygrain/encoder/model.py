@@ -49,9 +49,7 @@ class Model(nn.Module):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
         self.lower = list(lower[: config.blocks - 1])
         self.widths = [self.family.width, *(width for _, width in self.lower)]
-        self.reduction: nn.Module = nn.Identity()
-        if config.reduced:
-            self.reduction = LastLayer(sum(self.widths), config.reduced)
+        self.reduction: nn.Module = LastLayer(sum(self.widths), config.reduced) if config.reduced else nn.Identity()
         if config.adaptors is not None:
             self.insert(self.new_adaptors(config.adaptors), config.adaptors)
         self.requires_grad_(False).eval()
@@ -188,8 +186,7 @@ class Model(nn.Module):
             return engine.outputs_of(self.backbone, self.outputs, x)
         squares = squares_along(x)
         outputs = engine.outputs_of(self.backbone, self.outputs, torch.cat(squares))
-        means = [nn.functional.normalize(output, dim=1).unflatten(0, (len(squares), -1)).mean(0) for output in outputs]
-        return means
+        return [nn.functional.normalize(output, dim=1).unflatten(0, (len(squares), -1)).mean(0) for output in outputs]
 
     def outputs(self, x: Num[Tensor, "batch 3 y x"]) -> list[Float[Tensor, "batch _"]]:
         """`raw_outputs` of an input as the network takes it, by torch."""
