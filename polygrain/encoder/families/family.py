@@ -36,7 +36,8 @@ class Family:
         self.is_transformer = patches is not None and hasattr(network, "blocks")
         self.patches: int | None = getattr(patches, "num_patches", None)
         # The side of a patch, px, of which the input is a multiple.
-        self.patch: int = max(getattr(patches, "patch_size", None) or [1])
+        sides = getattr(patches, "patch_size", 1)
+        self.patch: int = max(sides) if isinstance(sides, tuple) else sides
         # Tokens, which come first, that are no patch of the image: class token and registers.
         self.prefix: int = getattr(network, "num_prefix_tokens", 0)
         # The axis of channels in a map.

@@ -1,8 +1,10 @@
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from polygrain import Collection
+from polygrain.app.page.app import build
 from polygrain.app.page.sides import Side
 
 
@@ -18,6 +20,11 @@ def both(fused: Path, photos: Path, place: Path) -> list[Side]:
 def shared_sides(fused: Path, shared_photos: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Side]:
     """Sides that no test changes, over `shared_photos`."""
     return both(fused, shared_photos, tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def client(shared_sides: list[Side]) -> TestClient:
+    return TestClient(build(shared_sides, 0.95))
 
 
 @pytest.fixture
