@@ -4,7 +4,6 @@ They come from a model folder of this project, or from another trainer's checkpo
 """
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from polygrain.encoder.config import WHOLE_FOLDER
+from polygrain.encoder.families import family_of
 from polygrain.store.reading import reading
 from polygrain.store.tensors import read_tensors, require_finite
 
@@ -111,10 +111,8 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> None:
     """
     own = backbone.state_dict()
     tensors = without_wrapper(read_checkpoint(file), own)
-    # timm has a function for each family, which translates original names and resizes positions.
-    translate = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     try:
-        tensors = translate(tensors, backbone) if translate else tensors
+        tensors = family_of(backbone).translated(tensors)
     except Exception as error:  # it expects the tensors of this family
         raise ValueError(f"{file} holds no weights of this network ({type(error).__name__}: {error})") from error
     heads = tuple(f"{name}." for name in (*HEADS, *classifiers))

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import re
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -62,6 +63,11 @@ class Family:
         """The names of the modules that classify, under which a checkpoint has their weights."""
         names = getattr(self.network, "pretrained_cfg", {}).get("classifier") or ()
         return (names,) if isinstance(names, str) else tuple(names)
+
+    def translated(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A checkpoint's tensors under timm's names, positions resized, by the function that timm has for a family."""
+        translate = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
+        return translate(tensors, self.network) if translate else tensors
 
     def unfuse(self) -> None:
         """Lets attention multiply plainly."""
