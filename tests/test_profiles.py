@@ -33,3 +33,9 @@ def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> No
         check(file)
     wrong = str(caught.value).splitlines()[1 : 1 + missing]
     assert all("data/raw/" in line and "does not exist" in line for line in wrong), wrong
+
+
+def test_profiles__fig_3b_has_runs_of_the_collage_and_the_same_values() -> None:
+    few, all_ = composed("gsp-cifar-fig3b"), composed("gsp-cifar-collage")
+    assert few["gsp_runs"].items() <= all_["gsp_runs"].items() and len(few["gsp_runs"]) == 8
+    assert few["gsp_folds"] == all_["gsp_folds"] and few["gsp_collages"] == all_["gsp_collages"]

@@ -1,1 +1,1 @@
-"""A finished model in use: the search page, the export, new profiles, the papers' pages."""
+"""A finished model in use: the search page and the export."""

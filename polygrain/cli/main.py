@@ -17,7 +17,6 @@ from polygrain.cli.fetch import fetch
 from polygrain.cli.flow import flow
 from polygrain.cli.model import model
 from polygrain.cli.new import new
-from polygrain.cli.papers import papers
 from polygrain.cli.run import run
 from polygrain.cli.search import search
 from polygrain.cli.share import share
@@ -66,7 +65,6 @@ BEGINNINGS: dict[Callable[..., None], str] = {
     smooth: "reading {source}",
     **dict.fromkeys([model, export], "loading the model {folder}"),
     ui: "starting the pages",
-    papers: "reading the profiles",
 }
 for command, begins in BEGINNINGS.items():
     app.command()(announced(command, begins))
