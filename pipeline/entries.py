@@ -119,8 +119,8 @@ def lists_read(stage: str, main: ast.FunctionDef, items: dict[str, str]) -> set[
 
 
 def list_of(node: ast.AST) -> str | None:
-    """The attribute of `lists` that a node reads."""
-    is_one = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "lists"
+    """The attribute of `lists`, or of `run.lists`, that a node reads."""
+    is_one = isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] == "lists"
     return node.attr if is_one else None
 
 

@@ -47,10 +47,6 @@ class CollectionReport:
         return bool(self.table.tasks)
 
     @property
-    def columns(self) -> list[str]:
-        return [*([scores.MEAN] if len(self.table.tasks) > 1 else []), *self.table.tasks]
-
-    @property
     def is_trained(self) -> bool:
         """Whether the recommended model is another than the best one without training."""
         recommended, plain = (self.table.rows.get(row) for row in (scores.RECOMMENDED, scores.WITHOUT_TRAINING))

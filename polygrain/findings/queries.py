@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 
-from polygrain.findings.neighbours import pixels_of
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.tables import read_parquet
@@ -155,3 +154,8 @@ def changes(order: Sequence[Compared]) -> dict[str, int]:
     """How many queries there are, and how many have a better, a worse or the same R-Precision."""
     better, worse = map(len, extremes(order))
     return {"all": len(order), "better": better, "worse": worse, "same": len(order) - better - worse}
+
+
+def pixels_of(pixels: arrays.Reader, row: int) -> UInt8[np.ndarray, "y x 3"]:
+    (image,) = pixels.whole(np.array([row]))
+    return image

@@ -42,6 +42,11 @@ class Scores:
         """The tasks, and their mean."""
         return [*self.tasks, MEAN]
 
+    @property
+    def shown(self) -> list[str]:
+        """The mean, if there are several tasks, and the tasks."""
+        return [*([MEAN] if len(self.tasks) > 1 else []), *self.tasks]
+
     def get(self, row: str, column: str, metric: str = "r_precision") -> float:
         return self.rows.get(row, {}).get(column, NOTHING)[metric]
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
 from polygrain.store.image_table import TABLE
 from stages import report
+from tests.helpers.page import Page
 
 PARAMS = report.Params(gains=2, thumbnail=16, better="--encoder larger")
 CLASSES, IMAGES = 4, 6
@@ -188,3 +190,70 @@ class World:
         stages = ("images", "pseudo_labels", "adaptor", "fusion", "evaluation", "choice")
         report.main(*[self.root / stage for stage in stages], self.root / output, params=PARAMS, lists=self.lists)
         return self.root / output
+
+
+VALUES = {
+    "pixels": {"one": 0.2, "two": 0.3},
+    "encoder": {"one": 0.4, "two": 0.5},
+    "k2": {"one": 0.45, "two": 0.48},
+    "k4": {"one": 0.41, "two": 0.55},
+    "average": {"one": 0.44, "two": 0.52},
+    "augmentation": {"one": 0.43, "two": 0.51},
+    "neighbour": {"one": 0.46, "two": 0.49},
+}
+
+
+def plain(root: Path) -> World:
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["pixels", "encoder"])
+    return World(root, lists, VALUES, set())
+
+
+def with_chosen(root: Path, unlabelled: set[str] = frozenset()) -> World:
+    """The world where the recommended model is evaluated, too."""
+    lists = lists_of(["one", "two"], ["k4", "k2"], list(FUSIONS), ["recommended", "encoder"])
+    values = VALUES | {"recommended": {"one": 0.5, "two": 0.49}}
+    labelled = {model: {task: v for task, v in row.items() if task not in unlabelled} for model, row in values.items()}
+    return World(root, lists, labelled, unlabelled)
+
+
+def train_on_all_classes(root: Path) -> None:
+    """The tables of the protocol `collection`: all but the queries train."""
+    for task in ("one", "two"):
+        table = pq.read_table(root / "images" / task / "table.parquet").to_pydict()
+        table["trains"] = [not is_query for is_query in table["is_query"]]
+        pq.write_table(pa.table(table, TABLE), root / "images" / task / "table.parquet")
+    for folder in root.glob("pseudo_labels/*"):
+        shutil.rmtree(folder)
+        arrays.write(folder / "labels.zarr", np.zeros(sum(table["trains"]) * 2, np.int64))
+
+
+def nothing_trained(root: Path, best: float, unlabelled: set[str] = frozenset()) -> str:
+    """The page of a graph that trains nothing, where the encoder's best form is the chosen one."""
+    lists = lists_of(["one", "two"], [], [], ["encoder", "recommended"])
+    models = {"encoder": "encoder", "without_training": "choice/without_training", "recommended": "choice"}
+    lists = lists.model_copy(update={"models": models})
+    values = {"encoder": 0.4, "without_training": best, "recommended": 0.5}
+    labelled = {model: {task: v for task in ("one", "two") if task not in unlabelled} for model, v in values.items()}
+    world = World(root, lists, labelled, unlabelled)
+    write_choice(root / "choice", ["one", "two"], "encoder, at 2 times the side")
+    for part in ("pseudo_labels", "adaptor", "fusion"):
+        (root / part).mkdir()
+    train_on_all_classes(root)
+    return (world.draw() / "index.html").read_text(encoding="utf-8")
+
+
+def page_of(folder: Path) -> Page:
+    page = Page((folder / "index.html").read_text(encoding="utf-8"))
+    page.text = " ".join(page.text.split())
+    return page
+
+
+def metrics_of(folder: Path) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def cells_of(folder: Path) -> dict[tuple[str, str], list[str]]:
+    """{(model, form): the cells of its row} of the results table."""
+    lines = (folder / "table.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return {(row[0].split()[0], row[1]): row[2:] for row in rows if row[1] in ("as it is", "whitened")}

@@ -6,14 +6,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
-from jaxtyping import UInt8
 
+from polygrain.findings.outcome import Content, Outcome
+from polygrain.findings.queries import pixels_of
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for
 
 SHOWN = 5
+TITLE = "Vote"
 VOTES = 10  # images of a task that the reader is asked about
+
+
+def content(found: Outcome) -> Content:
+    """Of tasks without labels, drawn images with both lists under hidden names, for a vote."""
+    samples, measured, shown = read(found.places.choice), {*found.table.tasks, *found.leading.tasks}, []
+    for task in found.tasks:
+        of_task = samples.get(task.name, [])
+        asked = drawn(of_task, VOTES)
+        if asked and task.name not in measured:
+            entries = show(found.places.images / task.name, task.paths, asked, found.params.thumbnail)
+            counts = {"all": len(of_task), "same": sum(not one.differs for one in of_task)}
+            shown.append({"task": task.name, "counts": counts, "entries": entries})
+    return {"votes": shown}
 
 
 class Neighbours(NamedTuple):
@@ -70,8 +85,3 @@ def show(
             lists.append({"side": side, "results": results})
         entries.append({"path": paths[one.row], "picture": pictured(pixels_of(pixels, one.row), size), "lists": lists})
     return entries
-
-
-def pixels_of(pixels: arrays.Reader, row: int) -> UInt8[np.ndarray, "y x 3"]:
-    (image,) = pixels.whole(np.array([row]))
-    return image

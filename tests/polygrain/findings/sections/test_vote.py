@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from polygrain.findings import neighbours
-from polygrain.findings.neighbours import Neighbours
+from polygrain.findings.sections import vote
+from polygrain.findings.sections.vote import Neighbours
 from polygrain.store import arrays
 from tests.helpers.report_world import write_choice
 
@@ -13,23 +13,23 @@ HALF = Neighbours(3, [1, 2], [1, 4])
 
 def test_read__the_first_five_of_each_image(tmp_path):
     write_choice(tmp_path, ["one"])
-    samples = neighbours.read(tmp_path)["one"]
+    samples = vote.read(tmp_path)["one"]
     assert samples[1] == Neighbours(1, [0, 2, 3, 4, 5], [2, 3, 4, 5, 6])
     write_choice(tmp_path, [])
-    assert neighbours.read(tmp_path) == {}
+    assert vote.read(tmp_path) == {}
 
 
 def test_read__an_image_without_a_neighbour_is_left_out(tmp_path):
     lists = pa.array([[2], []], pa.list_(pa.int64()))
     rows = {"task": ["a"] * 2, "row": [0, 1], "encoder": lists, "recommended": lists}
     pq.write_table(pa.table(rows), tmp_path / "neighbours.parquet")
-    assert neighbours.read(tmp_path) == {"a": [Neighbours(0, [2], [2])]}
+    assert vote.read(tmp_path) == {"a": [Neighbours(0, [2], [2])]}
 
 
 def test_read__a_damaged_file_is_named(tmp_path):
     (tmp_path / "neighbours.parquet").write_text("")
     with pytest.raises(ValueError, match=r"neighbours\.parquet is missing or damaged"):
-        neighbours.read(tmp_path)
+        vote.read(tmp_path)
 
 
 def test_drawn__at_random_from_all_that_differ_under_names_that_tell_nothing():
@@ -37,23 +37,21 @@ def test_drawn__at_random_from_all_that_differ_under_names_that_tell_nothing():
     other = [[5 - shared, *range(10, 10 + shared)] for shared in range(5)]
     lists = [([10, 11, 12, 13, 14], [14, 13, 12, 11, 10] if row % 2 else other[row % 5]) for row in range(100)]
     samples = [Neighbours(row, *both) for row, both in enumerate(lists)]
-    asked = neighbours.drawn(samples, 10)
+    asked = vote.drawn(samples, 10)
     found = [one.row for one, _ in asked]
     shared = [len({*one.encoder} & {*one.recommended}) for one, _ in asked]
     assert len(set(found)) == 10 and not any(row % 2 for row in found)
     assert found != sorted(found) and shared != sorted(shared) and shared[::-1] != sorted(shared)
     assert {is_first for _, is_first in asked} == {False, True}
-    assert neighbours.drawn(samples, 10) == asked and neighbours.drawn(samples[:50], 10) != asked
-    assert (
-        len(neighbours.drawn(samples, 99)) == 50 and neighbours.drawn(samples[1:2], 9) == neighbours.drawn([], 9) == []
-    )
+    assert vote.drawn(samples, 10) == asked and vote.drawn(samples[:50], 10) != asked
+    assert len(vote.drawn(samples, 99)) == 50 and vote.drawn(samples[1:2], 9) == vote.drawn([], 9) == []
 
 
 def test_show__has_the_pictures_of_the_rows_in_the_drawn_order(tmp_path):
     tones = np.arange(10, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 3), np.uint8)
     arrays.write(tmp_path / "a" / "pixels.zarr", tones)
     paths = [f"{i}.jpg" for i in range(10)]
-    entries = neighbours.show(tmp_path / "a", paths, [(HALF, False), (HALF, True)], 16)
+    entries = vote.show(tmp_path / "a", paths, [(HALF, False), (HALF, True)], 16)
     assert [entry["path"] for entry in entries] == ["3.jpg"] * 2
     (encoder, recommended), turned = (entry["lists"] for entry in entries)
     assert [encoder["side"], recommended["side"]] == ["encoder", "recommended"] and turned == [recommended, encoder]
