@@ -55,8 +55,8 @@ from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.mapped_rows import Chosen
 
 NEAREST = 5
-# Models whose collections are smoothed, too: the encoder in all its forms, and the one to use.
-SMOOTHED = ("encoder", "resolution", "without_training", "recommended")
+# Stages whose models have their collections smoothed, too: the encoder in all its forms, and the one to use.
+SMOOTHED = {"encoder", "resolution", "choice"}
 RANKED = 5_000_000  # places of a task's ranked lists, at most: 60 MB
 WORDS = {
     "smoothed": "new pictures in the smoothed collection",
@@ -252,7 +252,7 @@ def main(
             Protocol("collection_centred", None, embeddings, collection, drawn, is_own=True),
         ]
     results: dict[str, dict] = {}
-    if model in SMOOTHED:
+    if SMOOTHED & {*folder.parts[-2:]}:
         chosen = known.tasks or {
             task: choose(taken(embeddings, searched), alike.get(task), smoothing, front=front)[0]
             for task, (_, searched) in drawn.items()

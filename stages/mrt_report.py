@@ -20,6 +20,7 @@ from polygrain.config.lists import Lists, clusters_of
 from polygrain.findings import charts, scores, wording
 from polygrain.grappa.report import published
 from polygrain.report import page
+from polygrain.report.rows import in_order
 from polygrain.runner import command, outputs
 from polygrain.sources.datasets import counts
 from polygrain.sources.datasets.addresses import SOURCES
@@ -122,7 +123,7 @@ def granularity_use(evaluation: Path, model: str, sizes: dict[str, int]) -> list
 
 
 def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists: Lists) -> str:
-    models = scores.in_order(lists.models, lists.trained)
+    models = in_order(lists.models, lists.trained)
     table = scores.read(evaluation, models, lists.trained, lists.tasks)
     tables = compare_all(table, lists)
     unsupervised, *_ = tables

@@ -22,7 +22,8 @@ SHARED = {
     "compute": (),
     "store": ("compute",),
     "sources": ("compute", "store"),
-    "config": ("compute", "sources", "store"),
+    "report": (),
+    "config": ("compute", "report", "sources", "store"),
     "runner": ("compute", "config", "store"),
     "clustering": ("compute",),
     "retrieval": ("compute", "config"),
@@ -32,7 +33,6 @@ SHARED = {
     "collection": ("compute", "config", "encoder", "fisher", "retrieval", "runner", "sources", "store"),
     "selection": ("clustering", "compute", "config", "encoder", "fisher", "retrieval", "runner", "store"),
     "training": ("compute", "config", "runner", "store"),
-    "report": (),
     "findings": ("config", "report", "store", "training"),
 }
 PAPERS = ("grappa", "gsp", "mpcl", "tll")  # they may import the shared rooms

@@ -7,18 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from polygrain.config.schema import Count, Name, Section, Text, Weight
+from polygrain.report.rows import ROWS, of_stage
 from polygrain.sources.names import KNOWN
 
 # Each with the folder that DVC has to follow for it, beside those of its stage.
-FUSIONS = {
-    "average": "adaptor",
-    "augmentation": "images",
-    "neighbour": "refreshed_graph",
-    "static": "knn_graph",
-    "supervised": "images",
-}
-BASELINES = {"one_set": "features", "many_sets": "features", "closed_form": "pseudo_labels"}
-
+FUSIONS, BASELINES = of_stage("fusion"), of_stage("baseline")
 
 # Models as profiles of before named them.
 RENAMED = {"chosen": "recommended", "untrained": "without_training"}
@@ -235,8 +228,7 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     items = {name: names_in(values.get(name)) for name in Lists.model_fields}
     adaptors = {name: f"adaptor/{name}" for name in items["granularities"]}
     trained = {name: adaptors[name] for name in items["adaptors"] if name in adaptors}
-    models = {"pixels": "images", "encoder": "encoder", "resolution": "resolution"}
-    models |= {"without_training": "choice/without_training", "recommended": "choice"} | trained
+    models = {row.name: row.folder for row in ROWS if row.folder and not row.follows} | trained
     for stage in ("fusion", "baseline", "supervised_model"):
         models |= {name: f"{stage}/{name}" for name in items[f"{stage}s"]}
     return {

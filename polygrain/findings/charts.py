@@ -6,10 +6,9 @@ from typing import Any
 from polygrain.findings import scores
 from polygrain.report import figures
 from polygrain.report.figures import Line
+from polygrain.report.rows import LEVELS
 
-LEVELS = ("encoder", "average", "augmentation", "neighbour", scores.RECOMMENDED)
 FEWEST = 3  # granularities of a curve
-STYLED = (*LEVELS, "static", "supervised")  # other fusions are grey
 
 
 def granularity_charts(

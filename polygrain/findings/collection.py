@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from polygrain.findings import queries, scores
+from polygrain.report.rows import row_of
 from polygrain.store.reading import read_json
 from polygrain.store.tables import read_parquet
 
@@ -94,7 +95,7 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     for name in models:
         forms = {"": "collection.json", scores.CENTRED: "collection_centred.json", SMOOTHED: "smoothed.json"}
         for form, file in forms.items():
-            if form == scores.CENTRED and name not in ("encoder", scores.SIDE):
+            if form == scores.CENTRED and form not in row_of(name).forms:
                 continue
             # Strength 0 is no smoothing: what it gave is the row of the plain images.
             is_one = form != SMOOTHED or any(one.strength for one in read_smoothings(evaluation / name))

@@ -11,6 +11,7 @@ from pydantic import Field
 from polygrain.config import schema
 from polygrain.config.lists import Lists
 from polygrain.findings import advice, chosen, collection, scores
+from polygrain.report.rows import in_order
 from polygrain.report.visible import visible
 from polygrain.store.image_table import read_table
 from polygrain.store.tables import read_csv
@@ -117,7 +118,7 @@ class Outcome:
 
 def read(places: Places, params: Params, lists: Lists) -> Outcome:
     """`lists` names the items in their order."""
-    models = scores.in_order(lists.models, lists.trained)
+    models = in_order(lists.models, lists.trained)
     tasks = [read_task(places.images, name) for name in lists.tasks]
     counts = lists.clusters(sum(int(task.is_train.sum()) for task in tasks))
     histories = {f"adaptor@{name}": read_history(places.adaptor / name) for name in lists.trained}

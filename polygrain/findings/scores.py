@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from polygrain.report.rows import CENTRED, LEVELS, WHITENED, row_of
 from polygrain.store.reading import read_json, reading, remedy_for
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
 ORACLE = "oracle"
-WHITENED, CENTRED = "_whitened", "_centred"
-FUSIONS = ("neighbour", "augmentation", "average")
 RECOMMENDED = "recommended"
 WITHOUT_TRAINING = "without_training"
 SIDE = "resolution"  # the encoder at the side that was chosen, and nothing else
@@ -26,9 +25,8 @@ Numbers = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Scores:
-    """`rows[model][task or "mean"][metric]`, beside each model a row `<model>_whitened`; NaN where there is no query.
+    """`rows[model][task or "mean"][metric]`, beside each model its `forms`; NaN where there is no query.
 
-    A model that `is_finished` has no such row.
     `choices[oracle row][task]` names the oracle's adaptor; `queries[task]` is the number of queries.
     """
 
@@ -77,25 +75,6 @@ def percent(entry: dict[str, Any]) -> dict[str, float]:
     return {metric: math.nan if entry[metric] is None else 100 * float(entry[metric]) for metric in METRICS}
 
 
-def in_order(models: Iterable[str], granularities: Sequence[str]) -> list[str]:
-    """The models in the order of the table: baselines, adaptors from coarse to fine, fusions, supervised ones, and
-    last the one to use."""
-    order = ["pixels", "encoder", SIDE, WITHOUT_TRAINING, "closed_form", "one_set", "many_sets"]
-    order += [*granularities, *reversed(FUSIONS), "static"]
-
-    def place(name: str) -> int:
-        if name in order:
-            return order.index(name)
-        return len(order) + (name == RECOMMENDED)
-
-    return sorted(models, key=place)
-
-
-def is_finished(model: str) -> bool:
-    """Whether the model contains a whitening or its replacement, so that whitening it again says nothing."""
-    return model in (RECOMMENDED, WITHOUT_TRAINING)
-
-
 def read_metrics(file: Path) -> dict[str, dict[str, Any]]:
     values = read_json(file)
     with reading(file, remedy_for(file.parent)):
@@ -121,20 +100,19 @@ def choose(candidates: dict[str, Numbers], tasks: Sequence[str]) -> dict[str, st
 
 
 def read(evaluation: Path, models: Iterable[str], granularities: Iterable[str], tasks: Iterable[str]) -> Scores:
-    """All models in order, each as it is and, unless it is finished, whitened; the oracle after the adaptors."""
+    """All models in order, each as it is and in its forms; the oracle after the adaptors."""
     names, tasks = list(models), list(tasks)
     if MEAN in tasks:
         raise ValueError(f"a task is named {MEAN!r}, like the mean over tasks; rename it in params.yaml")
     exact: dict[str, Numbers] = {}
     queries: dict[str, int] = {}
     for name in names:
-        for form in ("",) if is_finished(name) else ("", WHITENED):
-            values = read_metrics(evaluation / name / ("whitened.json" if form else "metrics.json"))
-            queries |= {task: entry["queries"] for task, entry in values.items()}
-            exact[name + form] = {task: percent(entry) for task, entry in values.items()}
-        if name in ("encoder", SIDE) and (evaluation / name / "centred.json").exists():
-            values = read_metrics(evaluation / name / "centred.json")
-            exact[name + CENTRED] = {task: percent(entry) for task, entry in values.items()}
+        for form in ("", *row_of(name).forms):
+            file = evaluation / name / f"{form.removeprefix('_') or 'metrics'}.json"
+            if form != CENTRED or file.exists():
+                values = read_metrics(file)
+                queries |= {task: entry["queries"] for task, entry in values.items()}
+                exact[name + form] = {task: percent(entry) for task, entry in values.items()}
     measured = [
         task for task in tasks if any(math.isfinite(row[task]["r_precision"]) for row in exact.values() if task in row)
     ]
@@ -161,8 +139,8 @@ def with_mean(numbers: Numbers, tasks: Sequence[str]) -> Numbers:
 
 def headliner(scores: Scores, granularities: Iterable[str]) -> str | None:
     """The model of the summary: the chosen one, else the neighbour fusion, another fusion, the best adaptor."""
-    for name in (RECOMMENDED, *FUSIONS):
-        if name in scores.rows:
+    for name in reversed(LEVELS):
+        if name in scores.rows and name != "encoder":
             return name
     singles = [name for name in granularities if name in scores.rows]
     return max(singles, key=lambda name: rank(scores.get(name, MEAN)), default=None)

@@ -1,63 +1,19 @@
 """How the report names the models, and which rows are best."""
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from polygrain.findings import scores
 from polygrain.findings.chosen import CandidateRow
 from polygrain.report import figures
+from polygrain.report.rows import LINES, row_of
 
 LEAST_TRACK = 4.0  # points; on a shorter one noise would look like a gain
 
 
-class Title(NamedTuple):
-    """The name of a row of the tables, and a few words on what it is."""
-
-    name: str
-    about: str
-
-
-TITLES = {
-    "pixels": ("Raw pixels", "no model"),
-    "encoder": ("Encoder", "frozen: the model that you start from"),
-    "resolution": ("Encoder at the chosen side", "a larger input, and nothing else"),
-    "without_training": ("Without training", "the best form of the encoder: its input, and a last layer from clusters"),
-    "oracle": ("Oracle", "best adaptor per task, chosen with test labels: not comparable"),
-    "average": ("Average fusion", "one model: the mean of all adaptors"),
-    "augmentation": ("Augmentation fusion", "one model; its attention learns from pairs of views"),
-    "neighbour": ("Neighbour fusion", "one model; its attention learns from pairs of neighbours"),
-    "static": ("Static neighbour fusion", "the same, with neighbours of the encoder in every epoch"),
-    "supervised": ("Supervised fusion", "its attention learns from true labels: not comparable"),
-    "one_set": ("One random set", "M+A_1: learns from pairs of views, without clusters"),
-    "many_sets": ("Random sets, fused", "M*(random): trained together on pairs of views"),
-    "closed_form": ("Closed form", "a linear layer from the pseudo-labels of all granularities"),
-    "recommended": ("Recommended model", "chosen without labels"),
-}
-
-HOW = {"full": "all weights", "one": "one adaptor set", "many": "fused adaptor sets"}
-
-
-def title_of(row: str) -> Title:
-    model = row.removesuffix(scores.WHITENED).removesuffix(scores.CENTRED)
-    forms = {scores.WHITENED: ", whitened", scores.CENTRED: ", centred"}
-    form = next((words for suffix, words in forms.items() if row.endswith(suffix)), "")
-    task, _, how = model.rpartition("-")
-    if task and how in HOW:
-        return Title(f"Supervised on {task}{form}", f"{HOW[how]}, true labels: not comparable")
-    if model in TITLES:
-        name, about = TITLES[model]
-    elif re.fullmatch(r"(k|size)[0-9]+", model):
-        name, about = f"Adaptor {model}", "one granularity"
-    else:
-        name, about = f"{model.replace('_', ' ').capitalize()} fusion", "one model"
-    return Title(name + form, about)
-
-
 def form_of(candidate: CandidateRow) -> str:
     """A candidate of the choice in words: model, input, blocks and last layer."""
-    words = [title_of(candidate.model).name]
+    words = [row_of(candidate.model).title]
     if candidate.scale != 1:
         words.append(f"input of {candidate.scale:g} times the side")
     if candidate.blocks != 1:
@@ -71,17 +27,18 @@ def form_of(candidate: CandidateRow) -> str:
 
 # For the templates, beside their content.
 WORDS = {
-    "title_of": title_of,
+    "row_of": row_of,
     "form_of": form_of,
     "whitened": scores.WHITENED,
     "mean": scores.MEAN,
     "oracle": scores.ORACLE,
+    "lines": [(name, *line) for name, line in LINES.items()],
 }
 
 
-def best_rows(table: scores.Scores, bounds: Collection[str] = ()) -> dict[str, list[str]]:
-    """The rows of highest R-Precision of each column as shown, but the oracle and `bounds`, which saw labels."""
-    comparable = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in (scores.ORACLE, *bounds)]
+def best_rows(table: scores.Scores) -> dict[str, list[str]]:
+    """The rows of highest R-Precision of each column as shown, but those that saw labels."""
+    comparable = [row for row in table.rows if row_of(row).is_comparable]
     best = {}
     for column in table.columns:
         shown = {row: round(table.get(row, column), 1) for row in comparable}

@@ -10,6 +10,7 @@ import numpy as np
 from polygrain.findings import scores
 from polygrain.findings.outcome import Content, Outcome
 from polygrain.report import figures
+from polygrain.report.rows import in_order
 from polygrain.store.tables import read_csv, read_parquet
 
 TITLE = "Attention"
@@ -18,7 +19,7 @@ TITLE = "Attention"
 def content(found: Outcome) -> Content:
     """What fusions attend to, what they learnt, and what that is worth."""
     fusion, evaluation, lists = found.places.fusion, found.places.evaluation, found.lists
-    names = [name for name in scores.in_order(lists.models, lists.trained) if name in lists.fusions]
+    names = [name for name in in_order(lists.models, lists.trained) if name in lists.fusions]
     return {
         "attention": maps(evaluation, names, lists.tasks),
         "fused": rows(fusion, evaluation, lists.fusions, found.table),

@@ -1,8 +1,9 @@
 """Per task some queries under the encoder and the model of a row, and how many queries gained or lost."""
 
-from polygrain.findings import queries, wording
+from polygrain.findings import queries
 from polygrain.findings.chosen import ENCODER
 from polygrain.findings.outcome import Content, Outcome
+from polygrain.report.rows import row_of
 
 TITLE = "Queries"
 
@@ -18,7 +19,7 @@ def content(found: Outcome) -> Content:
     for task in found.tasks:
         is_plain = task.name in found.searched.unsmoothed
         titles = [
-            wording.title_of(name).name + ", smoothed" * (file.name.startswith("smoothed") and not is_plain)
+            row_of(name).title + ", smoothed" * (file.name.startswith("smoothed") and not is_plain)
             for name, file in sides
         ]
         both = [(title, rows.get(task.name, {})) for title, rows in zip(titles, read, strict=True)]

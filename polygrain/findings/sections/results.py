@@ -13,6 +13,6 @@ def content(found: Outcome) -> Content:
         "scores": table,
         "columns": table.shown,
         "model": found.model,
-        "best": wording.best_rows(table, [*found.lists.supervised_models, "supervised"]),
+        "best": wording.best_rows(table),
         "has_encoder": ENCODER in table.rows,
     }

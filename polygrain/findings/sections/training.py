@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from polygrain.findings.charts import STYLED
 from polygrain.findings.outcome import Content, History, Outcome
 from polygrain.report import figures
 from polygrain.report.figures import Line
+from polygrain.report.rows import LINES
 
 TITLE = "Training"
 
@@ -53,5 +53,5 @@ def training_line(stage: str, stages: list[str], history: History, key: str) -> 
     factor = 100.0 if key == "accuracy" else 1.0
     points = [(float(row["epoch"]), factor * row[key]) for row in history if key in row]
     if kind == "fusion":
-        return Line(name, f"s-{name}" if name in STYLED else "s-encoder", points)
+        return Line(name, f"s-{name}" if name in LINES else "s-encoder", points)  # others are grey
     return Line(name, "s-k", points, 0.35 + 0.65 * (stages.index(stage) + 1) / len(stages))

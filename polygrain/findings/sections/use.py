@@ -7,6 +7,7 @@ from polygrain.findings import collection, paired, scores, wording
 from polygrain.findings.chosen import ENCODER
 from polygrain.findings.outcome import Content, Outcome
 from polygrain.findings.queries import read_queries
+from polygrain.report.rows import row_of
 
 TITLE = "What to use"
 
@@ -26,7 +27,7 @@ def content(found: Outcome) -> Content:
         "leading": found.leading,
         "steps": collection.steps(found.leading, advice.row),
         "paired": paired_with_encoder(found),
-        "used": wording.title_of(advice.row.removesuffix(collection.SMOOTHED)).name.lower(),
+        "used": row_of(advice.row.removesuffix(collection.SMOOTHED)).title.lower(),
         "searched": os.path.relpath(first, found.lists.root) if is_chosen else None,
         "better": found.params.better and {"command": command, "time": time},
         "place": wording.placement([*ends, advice.before, advice.after]),
