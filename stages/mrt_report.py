@@ -17,10 +17,11 @@ from pydantic import Field
 
 from polygrain.config import schema
 from polygrain.config.lists import Lists, clusters_of
-from polygrain.findings import charts, scores, wording
+from polygrain.findings import scores, wording
+from polygrain.findings.sections.curves import granularity_charts
 from polygrain.grappa.report import published
 from polygrain.report import page
-from polygrain.report.rows import in_order
+from polygrain.report.rows import WHITENED, in_order
 from polygrain.runner import command, outputs
 from polygrain.sources.datasets import counts
 from polygrain.sources.datasets.addresses import SOURCES
@@ -80,10 +81,10 @@ def compare_all(table: scores.Scores, lists: Lists) -> list[published.PublishedT
     joint = [name for name, item in lists.supervised_models.items() if item.on == "all"]
     single = [name for name in lists.supervised_models if name not in joint]
     bounds = [*lists.supervised_models, "supervised"]
-    own = [row for row in table.rows if row.removesuffix(scores.WHITENED) not in bounds]
-    alone = [row for row in own if not row.endswith(scores.WHITENED)]
+    own = [row for row in table.rows if row.removesuffix(WHITENED) not in bounds]
+    alone = [row for row in own if not row.endswith(WHITENED)]
     fused = [row for row in ("encoder", *lists.fusions) if row in alone]
-    own = [*alone, *(f"{row}{scores.WHITENED}" for row in fused)]
+    own = [*alone, *(f"{row}{WHITENED}" for row in fused)]
     selections = {
         2: (seen, own),
         3: (seen, single),
@@ -141,7 +142,7 @@ def main(images: Path, evaluation: Path, output: Path, *, params: Params, lists:
         "use": granularity_use(evaluation, params.attention_of, sizes),
         "attention_of": params.attention_of,
         "sizes": sizes,
-        "curves": charts.granularity_charts(table.over(seen), sizes, published.as_scores(2, seen)),
+        "curves": granularity_charts(table.over(seen), sizes, published.as_scores(2, seen)),
     }
     with outputs.folder(output) as folder:
         page.write(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from polygrain.findings import queries, scores
-from polygrain.report.rows import row_of
+from polygrain.findings import scores
+from polygrain.report.rows import CENTRED, row_of
 from polygrain.store.reading import read_json
 from polygrain.store.tables import read_parquet
 
@@ -71,17 +71,17 @@ class Step(NamedTuple):
 
 def steps(table: scores.Scores, used: str = scores.RECOMMENDED) -> list[Step]:
     """The rows that tell what each step gives, up to the one `used`; last, to compare, smoothing after fewer steps."""
-    rows, centred = table.rows, scores.CENTRED
-    titles = {"encoder": "encoder as it is", "encoder" + centred: "centred", scores.SIDE + centred: "larger input"}
+    rows = table.rows
+    titles = {"encoder": "encoder as it is", "encoder" + CENTRED: "centred", scores.SIDE + CENTRED: "larger input"}
     if rows.get(scores.RECOMMENDED) != rows.get(scores.WITHOUT_TRAINING):
         titles[scores.WITHOUT_TRAINING] = "model without training"
     titles |= {scores.RECOMMENDED: "recommended model", scores.RECOMMENDED + SMOOTHED: "recommended model, smoothed"}
     found = [row for row in titles if row in rows]
     made = [Step(titles[row], row, base) for row, base in zip(found, [None, *found], strict=False)]
     side = scores.SIDE if scores.SIDE in rows else "encoder"
-    plain = {side: side + centred, scores.WITHOUT_TRAINING: scores.WITHOUT_TRAINING}
+    plain = {side: side + CENTRED, scores.WITHOUT_TRAINING: scores.WITHOUT_TRAINING}
     if used == "encoder" + SMOOTHED:
-        plain["encoder"] = "encoder" + centred if "encoder" + centred in rows else "encoder"
+        plain["encoder"] = "encoder" + CENTRED if "encoder" + CENTRED in rows else "encoder"
     for row, base in plain.items():
         if base in found and row + SMOOTHED in rows:
             made.append(Step(f"{titles[base]}, smoothed", row + SMOOTHED, base, is_aside=row + SMOOTHED != used))
@@ -93,9 +93,9 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
     exact: dict[str, scores.Numbers] = {}
     queries: dict[str, int] = {}
     for name in models:
-        forms = {"": "collection.json", scores.CENTRED: "collection_centred.json", SMOOTHED: "smoothed.json"}
+        forms = {"": "collection.json", CENTRED: "collection_centred.json", SMOOTHED: "smoothed.json"}
         for form, file in forms.items():
-            if form == scores.CENTRED and form not in row_of(name).forms:
+            if form == CENTRED and form not in row_of(name).forms:
                 continue
             # Strength 0 is no smoothing: what it gave is the row of the plain images.
             is_one = form != SMOOTHED or any(one.strength for one in read_smoothings(evaluation / name))
@@ -135,7 +135,7 @@ def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
     for row in ("encoder", scores.WITHOUT_TRAINING, scores.RECOMMENDED, scores.RECOMMENDED + SMOOTHED):
         if row in table.rows:
             form = "smoothed" if row.endswith(SMOOTHED) else "collection"
-            own = queries.read_queries(evaluation / row.removesuffix(SMOOTHED) / f"{form}_queries.parquet")
+            own = scores.read_queries(evaluation / row.removesuffix(SMOOTHED) / f"{form}_queries.parquet")
             left = [[own[task][query]["r_precision"] for query in own[task].keys() - found[task]] for task in found]
             without[row] = round(100 * fmean(map(fmean, left)), 2)
     return Twins(sum(map(len, found.values())), without, crowded)

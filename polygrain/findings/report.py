@@ -1,7 +1,7 @@
 """The page of the report, and its table in Markdown: the sections in order.
 
-A section has a title, a function `content` and templates of its module's name beside it: HTML, and Markdown if it is a
-table. It is left out where its HTML is empty.
+A section has a function `content`, and templates of its module's name beside it: HTML, and Markdown if it is a table.
+It is left out where its HTML is empty.
 """
 
 from pathlib import Path
@@ -25,7 +25,20 @@ from polygrain.findings.sections import (
 )
 from polygrain.report import page
 
-SECTIONS = (use, why, collection, results, curves, queries, vote, attention, training, images, branches)
+# Each by its title in the navigation, in that order.
+SECTIONS = {
+    "What to use": use,
+    "Why this model": why,
+    "Your images": collection,
+    "Results": results,
+    "Granularities": curves,
+    "Queries": queries,
+    "Vote": vote,
+    "Attention": attention,
+    "Training": training,
+    "Images": images,
+    "Other branches": branches,
+}
 FOLDER = Path(__file__).with_name("sections")
 
 
@@ -38,9 +51,9 @@ def write(folder: Path, found: Outcome) -> None:
         "learns": found.learns,
         "unseen": [name for name, task in found.lists.tasks.items() if task.unseen],
     }
-    for section in SECTIONS:
+    for section in SECTIONS.values():
         content |= section.content(found)
-    sections = {section.__name__.rpartition(".")[2]: section.TITLE for section in SECTIONS}
+    sections = {section.__name__.rpartition(".")[2]: title for title, section in SECTIONS.items()}
     parts = {name: Markup(page.render(f"findings/sections/{name}.html.j2", content).strip()) for name in sections}
     titles = {name: title for name, title in sections.items() if f'id="{name}"' in parts[name]}
     tables = [

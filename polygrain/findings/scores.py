@@ -11,6 +11,7 @@ from typing import Any
 
 from polygrain.report.rows import CENTRED, LEVELS, WHITENED, row_of
 from polygrain.store.reading import read_json, reading, remedy_for
+from polygrain.store.tables import read_parquet
 
 METRICS = ("r_precision", "map_at_r", "recall_at_1")
 MEAN = "mean"
@@ -81,6 +82,16 @@ def read_metrics(file: Path) -> dict[str, dict[str, Any]]:
         for entry in values.values():
             percent(entry), int(entry["queries"])
     return values
+
+
+def read_queries(file: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """The queries of a model that have a relevant image: {task: {row: {row, r_precision, nearest}}}."""
+    table = read_parquet(file, ["task", "row", "r_precision", "nearest"])
+    queries: dict[str, dict[int, dict[str, Any]]] = {}
+    for entry in table.to_pylist():
+        if entry["r_precision"] is not None and math.isfinite(entry["r_precision"]):
+            queries.setdefault(entry.pop("task"), {})[entry["row"]] = entry
+    return queries
 
 
 def average(numbers: Numbers, tasks: Sequence[str]) -> dict[str, float]:

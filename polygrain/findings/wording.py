@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from polygrain.findings import scores
 from polygrain.findings.chosen import CandidateRow
 from polygrain.report import figures
-from polygrain.report.rows import LINES, row_of
+from polygrain.report.rows import LINES, WHITENED, row_of
 
 LEAST_TRACK = 4.0  # points; on a shorter one noise would look like a gain
 
@@ -29,7 +29,7 @@ def form_of(candidate: CandidateRow) -> str:
 WORDS = {
     "row_of": row_of,
     "form_of": form_of,
-    "whitened": scores.WHITENED,
+    "whitened": WHITENED,
     "mean": scores.MEAN,
     "oracle": scores.ORACLE,
     "lines": [(name, *line) for name, line in LINES.items()],

@@ -28,7 +28,7 @@ CHANGES = [
     ("polygrain/runner/command.py", {}, ""),
     ("stages/report.py", {}, "report"),
     ("polygrain/losses/norm_softmax.py", {}, "adaptor fusion"),
-    ("polygrain/findings/charts.py", {}, "report"),
+    ("polygrain/findings/sections/curves.py", {}, "report"),
     ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels"),
     ("encoders/vit48/config.json", {}, "encoder"),
     (

@@ -13,8 +13,6 @@ from polygrain.report import figures
 from polygrain.report.rows import in_order
 from polygrain.store.tables import read_csv, read_parquet
 
-TITLE = "Attention"
-
 
 def content(found: Outcome) -> Content:
     """What fusions attend to, what they learnt, and what that is worth."""

@@ -2,16 +2,14 @@
 
 from polygrain.findings.outcome import Content, Outcome
 
-TITLE = "Other branches"
-
 
 def content(found: Outcome) -> Content:
     lists = found.lists
-    branches = [
+    branches: list[tuple[str, str, list[str]]] = [
         ("gsp", "Optimal-transport pooling", [*lists.gsp]),
         ("tll", "Visual analogies", [*lists.tll]),
         ("mpcl", "Pretraining with several projectors", [*lists.mpcl]),
-        ("mrt", "The benchmark's tables beside the published ones", lists.mrt),
+        ("mrt", "The benchmark's tables beside the published ones", [*lists.mrt]),
     ]
     pages = [
         {"title": f"{title}: {item}", "address": f"../{branch}_report/{item}/index.html"}

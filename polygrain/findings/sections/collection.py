@@ -3,8 +3,6 @@
 from polygrain.findings.collection import twins
 from polygrain.findings.outcome import Content, Outcome
 
-TITLE = "Your images"
-
 
 def content(found: Outcome) -> Content:
     return {"collection": found.searched, "twins": twins(found.places.evaluation, found.searched.table)}

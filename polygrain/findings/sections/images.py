@@ -10,7 +10,6 @@ import numpy as np
 from polygrain.findings.outcome import Content, Outcome, Task
 from polygrain.store import arrays
 
-TITLE = "Images"
 COPIES = "duplicate of ", "same picture as "  # begin the reason why a copy was left out
 REASONS = 20
 

@@ -4,8 +4,6 @@ from polygrain.findings import wording
 from polygrain.findings.chosen import ENCODER
 from polygrain.findings.outcome import Content, Outcome
 
-TITLE = "Results"
-
 
 def content(found: Outcome) -> Content:
     table = found.table

@@ -7,8 +7,6 @@ from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.report.rows import LINES
 
-TITLE = "Training"
-
 
 def content(found: Outcome) -> Content:
     return {

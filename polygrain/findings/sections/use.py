@@ -6,10 +6,7 @@ from pathlib import Path
 from polygrain.findings import collection, paired, scores, wording
 from polygrain.findings.chosen import ENCODER
 from polygrain.findings.outcome import Content, Outcome
-from polygrain.findings.queries import read_queries
 from polygrain.report.rows import row_of
-
-TITLE = "What to use"
 
 
 def content(found: Outcome) -> Content:
@@ -41,5 +38,5 @@ def paired_with_encoder(found: Outcome) -> dict[str, paired.Paired]:
     files = [found.sides(name)[1][1] for name in dict.fromkeys(names)]
     if row == ENCODER or not all(file.exists() for file in files[:2]):
         return {}
-    before, after, *others = [read_queries(file) for file in files if file.exists()]
+    before, after, *others = [scores.read_queries(file) for file in files if file.exists()]
     return paired.compare(before, after, others)

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from polygrain.findings.outcome import Content, Outcome
-from polygrain.findings.queries import pixels_of
+from polygrain.findings.sections.queries import pixels_of
 from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for
 
 SHOWN = 5
-TITLE = "Vote"
 VOTES = 10  # images of a task that the reader is asked about
 
 

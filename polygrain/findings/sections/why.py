@@ -3,8 +3,6 @@
 from polygrain.findings import wording
 from polygrain.findings.outcome import Content, Outcome
 
-TITLE = "Why this model"
-
 
 def content(found: Outcome) -> Content:
     compared = found.choice.compared.values()

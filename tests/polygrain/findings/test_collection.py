@@ -27,7 +27,7 @@ def test_read__rows_plain_and_smoothed(evaluation):
     report = collection.read(
         evaluation, ["encoder", "without_training", "k4", "recommended"], ["one", "two", "flat"], True
     )
-    assert report.columns == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
+    assert report.table.shown == ["mean", "one", "two"] and report.table.queries == {"one": 12, "two": 12}
     assert "k4_smoothed" not in report.table.rows and report.table.get("k4", "mean") == 40.0
     recommended = ["recommended", "recommended_smoothed"]
     assert rows_of(report) == ["encoder", "without_training", *recommended, "without_training_smoothed"]

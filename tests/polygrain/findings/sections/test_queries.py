@@ -3,8 +3,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polygrain.findings import queries
-from polygrain.findings.queries import Compared
+from polygrain.findings.sections import queries
+from polygrain.findings.sections.queries import Compared
 from polygrain.store import arrays
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
