@@ -22,7 +22,8 @@ from torch.nn import functional
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks
 from polygrain.config import schema
-from polygrain.config.lists import Classifier, Lists, Run
+from polygrain.config.items.gsp import Classifier, Run
+from polygrain.config.lists import Lists
 from polygrain.encoder import networks
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
 from polygrain.gsp.classifier import PooledClassifier

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from polygrain.config import schema
-from polygrain.config.lists import Collage, Lists
+from polygrain.config.items.gsp import Collage
+from polygrain.config.lists import Lists
 from polygrain.gsp import collage
 from polygrain.runner import command, outputs
 from polygrain.store import arrays

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from polygrain.compute import device
 from polygrain.config import schema
-from polygrain.config.lists import Lists, Run
+from polygrain.config.items.gsp import Run
+from polygrain.config.lists import Lists
 from polygrain.encoder.views import Augmentation, Ratio
 from polygrain.gsp.folds import classes, early_stopping, trunk
 from polygrain.gsp.folds.classes import ClassBatches

@@ -11,7 +11,8 @@ from pathlib import Path
 from pydantic import Field
 
 from polygrain.config import schema
-from polygrain.config.lists import Lists, Run
+from polygrain.config.items.gsp import Run
+from polygrain.config.lists import Lists
 from polygrain.gsp.report import contents, published
 from polygrain.gsp.report.published import Claim
 from polygrain.report import page

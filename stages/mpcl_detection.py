@@ -22,7 +22,8 @@ from torchvision.models.detection import FasterRCNN
 from polygrain.compute import device
 from polygrain.compute.ahead import ahead
 from polygrain.config import schema
-from polygrain.config.lists import Lists, Pretraining
+from polygrain.config.items.mpcl import Pretraining
+from polygrain.config.lists import Lists
 from polygrain.mpcl.detection import scenes
 from polygrain.mpcl.detection.network import build
 from polygrain.mpcl.detection.precision import average_precision

@@ -7,7 +7,8 @@ Writes  index.html, table.md   this run's measures before and after; the untrain
 
 from pathlib import Path
 
-from polygrain.config.lists import Lists, Pretraining
+from polygrain.config.items.mpcl import Pretraining
+from polygrain.config.lists import Lists
 from polygrain.mpcl.report.published import Network, Setting, matches, published_rows
 from polygrain.report import page
 from polygrain.runner import command, outputs

@@ -131,7 +131,7 @@ def test_tests__mirror_the_sources():
         # by export/test_program.py; a family goes the whole way in encoder/test_families.py;
         # sections of the report are drawn by tests/test_report.py.
         is_pooling = path.parent.name == "poolings" and path.stem not in ("build", "prototypes", "transport")
-        is_elsewhere = path.parent.name in ("cli", "config", "families", "sections", "targets")
+        is_elsewhere = path.parent.name in ("cli", "config", "families", "items", "sections", "targets")
         if not path.stem.startswith("__") and not is_elsewhere and not is_pooling:
             test = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.name}")
             missing += [] if test.exists() else [str(path.relative_to(ROOT))]

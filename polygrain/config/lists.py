@@ -1,12 +1,15 @@
 """The lists of params.yaml: what the stages are repeated for."""
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from polygrain.config.schema import Count, Name, Section, Text, Weight
+from polygrain.config.items.grappa import SupervisedModel
+from polygrain.config.items.gsp import Classifier, Collage, Run, Training, trainings
+from polygrain.config.items.mpcl import Detection, Pretraining
+from polygrain.config.items.tll import Study
+from polygrain.config.schema import Name, Section, Text
 from polygrain.report.rows import ROWS, of_stage
 from polygrain.sources.names import KNOWN
 
@@ -30,91 +33,6 @@ class Task(Section):
     # The values with a default, for few tasks have them.
     files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
     unseen: bool = Field(False, description="evaluated and never trained on")
-
-
-class Pretraining(Section):
-    """One MPCL run: the values in which the runs of `mpcl` differ."""
-
-    framework: Literal["moco_v2", "moco_v3", "barlow_twins"] = Field(
-        description="the method; its values are in mpcl_encoder"
-    )
-    heads: int = Field(ge=1, le=64, description="projectors over the encoder")
-    projectors: Literal["shared", "same", "different"] = Field(description="one hidden layer for all heads, or its own")
-    variant: Literal["plain", "dropout", "mixed", "orthogonal"] = Field(description="Table II's alternatives")
-    contrast: Weight = Field(description="lambda of the projector contrastive regularisation")
-    balance: Literal["none", "literal", "neutral"] = Field(
-        description="projector training balance: none, as printed, or scaled to mean 1"
-    )
-
-
-class Study(Section):
-    """One study of visual analogies (`tll`)."""
-
-    source: Literal["analogies", "folder"] = Field(description="embedded pairs, or a folder of pairs")
-    path: Text = Field(description="the folder of the pairs; for embedded pairs versions.yaml")
-    listed: Text | None = Field(
-        description="a CSV in the folder that lists the pairs; null pairs left/ and right/ by name"
-    )
-    extractor: Text = Field(description="a name of tll_features.extractors, or a published one")
-    weights: Text = Field(
-        description="a model folder, a file (.safetensors, .pth), or for published weights versions.yaml"
-    )
-
-
-class SupervisedModel(Section):
-    """One model that learns from true labels."""
-
-    on: Name = Field(description="a task, or `all` of them")
-    how: Literal["full", "one", "many"] = Field(
-        description="full: all weights train; one: an adaptor set; many: a set for each granularity, with their fusion"
-    )
-
-
-class Collage(Section):
-    """Pictures of one task beside pictures of another; where both are one task, its listed classes are background.
-
-    Without backgrounds (GSP's distilled collages) each target stands alone; the listed classes are left out.
-    """
-
-    targets: Text = Field(description="the task whose classes are to be told apart")
-    backgrounds: Text | None = Field(description="the task of the three pictures beside; null: none, the targets alone")
-    background_classes: list[Text] = Field(description="empty: all classes of the backgrounds' task")
-    copies: Count = Field(description="collages of each training target, with other backgrounds")
-
-
-class Run(Section):
-    """One configuration of metric learning."""
-
-    images: Text = Field(description="folder of its images: images/<task> or gsp_collage/<collages>")
-    loss: Text = Field(description="a name of gsp_folds.losses")
-    pooling: Text = Field(description="a name of gsp_folds.poolings")
-    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: the metric loss alone")
-    values: dict[Name, float | int] = Field(description="of the pooling, in place of those in gsp_folds.poolings")
-
-
-class Training(Section):
-    """One fold of a run, from one seed. Its name is <run>-<fold>-<repeat>."""
-
-    run: Name = Field(description="a run of `gsp_runs`")
-    images: Text = Field(description="as the run's")
-    fold: int = Field(ge=0, lt=1000, description="from 0")
-    repeat: int = Field(ge=0, lt=1000, description="from 0; each draws another seed")
-
-
-class Classifier(Section):
-    """One classifier of known classes, trained from nothing (GSP, Table 5)."""
-
-    images: Text = Field(description="folder of its images, images/<task>, with training and test images of each class")
-    network: Name = Field(description="a name of gsp_classifier.networks")
-    pooling: Text = Field(description="a name of gsp_classifier.poolings")
-    zero_shot: float = Field(ge=0, lt=1, description="share of the zero-shot loss; 0: cross entropy alone")
-
-
-class Detection(Section):
-    """A detector over the encoder of one pretraining run (MPCL, Table VI)."""
-
-    run: Name = Field(description="a run of `mpcl` whose encoder is a ResNet")
-    path: Text = Field(description="a folder of images with boxes: annotations/ beside train2017/ and val2017/")
 
 
 Granularity = Annotated[str, StringConstraints(pattern=r"^(k|size)[1-9][0-9]{0,8}$")]
@@ -267,36 +185,8 @@ def with_folders(values: dict[str, Any], inherited: Collection[str] = ()) -> dic
     return values
 
 
-def trainings(values: Mapping[str, Any]) -> Any:
-    """`gsp_trainings` with the item of each training where it is a number, without those of runs that are not here."""
-    given, runs = values["gsp_trainings"], values.get("gsp_runs", {})
-    try:
-        if isinstance(given, dict):
-            return {name: item for name, item in given.items() if item["run"] in runs}
-        protocol = values["gsp_folds"]["protocol"]
-        folds = 1 if protocol["kind"] == "tuning" else protocol["folds"]
-        return {
-            f"{run}-{fold}-{repeat}": {"run": run, "images": spec["images"], "fold": fold, "repeat": repeat}
-            for run, spec in runs.items()
-            for fold, repeat in product(range(folds), range(given))
-        }
-    except (KeyError, TypeError, AttributeError):
-        return given  # something is no section, which is refused elsewhere
-
-
 # The lists of the papers' branches: a profile has none of them that it does not list.
-BRANCHES = (
-    "mpcl",
-    "mpcl_detections",
-    "tll",
-    "mrt",
-    "gsp_collages",
-    "gsp_runs",
-    "gsp_trainings",
-    "gsp",
-    "gsp_studies",
-    "gsp_classifiers",
-)
+BRANCHES = tuple(name for name in Lists.model_fields if name.startswith(("gsp", "mpcl", "mrt", "tll")))
 
 
 def divided(values: dict[str, Any]) -> dict[str, Any]:

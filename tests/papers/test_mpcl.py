@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polygrain.config.lists import Pretraining
+from polygrain.config.items.mpcl import Pretraining
 from polygrain.mpcl.report.published import Setting, matches, published_rows
 from tests.helpers.printed import is_same, rows, value_of
 from tests.test_profiles import composed

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polygrain.config.lists import Run
+from polygrain.config.items.gsp import Run
 from polygrain.gsp.report import looks
 from polygrain.report import figures
 from polygrain.report.figures import Line

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from polygrain.config.lists import Run
+from polygrain.config.items.gsp import Run
 from polygrain.config.schema import Section
 from polygrain.gsp.report.contents import title_of
 from polygrain.store.tables import read_csv

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from polygrain.compute import device, processes
-from polygrain.config.lists import Pretraining
+from polygrain.config.items.mpcl import Pretraining
 from polygrain.config.schema import Epochs, Factor, Section, Warmup, Weight
 from polygrain.encoder.views import Augmentation, Ratio, augment
 from polygrain.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polygrain.config.lists import Pretraining
+from polygrain.config.items.mpcl import Pretraining
 from polygrain.store.tables import read_csv
 
 Network = dict[str, Any]  # the section of mpcl_encoder, which has checked it

@@ -1,6 +1,6 @@
 import numpy as np
 
-from polygrain.config.lists import Run
+from polygrain.config.items.gsp import Run
 from polygrain.gsp.report import contents
 
 

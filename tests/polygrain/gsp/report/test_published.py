@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polygrain.config.compose import compose, listed
-from polygrain.config.lists import Classifier, Run
+from polygrain.config.items.gsp import Classifier, Run
 from polygrain.gsp.report import published
 from polygrain.gsp.report.published import Claim
 from stages import gsp_classifier, gsp_folds

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.config.lists import Pretraining
+from polygrain.config.items.mpcl import Pretraining
 from polygrain.mpcl.pretraining import run
 from polygrain.mpcl.pretraining.objective import columns
 from polygrain.store import arrays

@@ -1,4 +1,4 @@
-from polygrain.config.lists import Pretraining
+from polygrain.config.items.mpcl import Pretraining
 from polygrain.mpcl.report.published import Setting, matches, published_rows
 from tests.test_mpcl_encoder import pretraining
 
