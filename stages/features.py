@@ -41,7 +41,7 @@ class Params(schema.Section):
 
 def write(file: Path, width: int, dtype: str, parts: Iterator[np.ndarray]) -> None:
     """Writes rows as they come; ValueError for what does not fit the type."""
-    with arrays.create(file, (width,), dtype) as writer, np.errstate(over="ignore"):
+    with arrays.create(file, (width,), dtype, "image dim") as writer, np.errstate(over="ignore"):
         for part in parts:
             rows = part.astype(dtype)
             if (np.isinf(rows) > np.isinf(part)).any():

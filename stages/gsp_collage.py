@@ -57,7 +57,7 @@ def main(images: Path, output: Path, *, collages: str, params: Params, lists: Li
     table, places, counts, columns = read_table(images / spec.targets), [], {}, []
     size = 2 * params.cell if spec.backgrounds else params.cell
     with outputs.folder(output) as folder:
-        with arrays.create(folder / "pixels.zarr", (size, size, 3), "uint8") as writer:
+        with arrays.create(folder / "pixels.zarr", (size, size, 3), "uint8", "image y x channel") as writer:
             for number, (split, copies) in enumerate((("train", spec.copies), ("test", 1))):
                 rows, backgrounds = choose(images, spec, split)
                 cells = [

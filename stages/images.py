@@ -232,7 +232,7 @@ def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) ->
         shares = params.listed_shares if source == "splits" else []
         listed = {share: read_share(place, share, training) for share in shares}
         row = largest(params.side, params.shape)
-        with arrays.create(partial / "pixels.zarr", row, "uint8", params.coding) as writer:
+        with arrays.create(partial / "pixels.zarr", row, "uint8", "image y x channel", params.coding) as writer:
             stored, unreadable = write_pixels(writer, candidates, keep_duplicates=is_public)
         if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
             raise ValueError(f"{raw} changed while it was read: start the run again")

@@ -57,7 +57,7 @@ def main(images: Path, features: Path, output: Path, *, params: Params, lists: L
     neighbours = min(params.neighbours, len(vectors) - 1)
     graph = nearest_others(rows, neighbours, index, params.recall, shown=shown)
     with outputs.folder(output) as folder:
-        arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
+        arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64), "image rank", 1024)
         if index != "exact":
             (folder / "summary.json").write_text(json.dumps(summary(graph, params.recall), indent=1) + "\n")
     count = f"{counted(neighbours, 'neighbour')} for each of {counted(len(vectors), 'image')}"

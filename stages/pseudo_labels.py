@@ -130,8 +130,8 @@ def main(
         "sizes": {"smallest": int(sizes.min()), "median": float(np.median(sizes)), "largest": int(sizes.max())},
     } | facts
     with outputs.folder(output) as folder:
-        arrays.write(folder / "labels.zarr", labels)
-        arrays.write(folder / "centroids.zarr", centroids)
+        arrays.write(folder / "labels.zarr", labels, "image")
+        arrays.write(folder / "centroids.zarr", centroids, "cluster dim")
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return f"{k:,} clusters of {sizes.min()} to {sizes.max()} images, {counted(summary['iterations'], 'iteration')}"
 

@@ -38,7 +38,7 @@ def main(images: Path, adaptor: Path, knn_graph: Path, output: Path, *, params: 
     graph = nearest_others(embeddings, before.shape[1], index, wanted, metric="inner_product")
     new = turnover(before, graph.neighbours)
     with outputs.folder(output) as folder:
-        arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64))
+        arrays.write(folder / "neighbours.zarr", graph.neighbours.astype(np.int64), "image rank", 1024)
         facts = {"index": index, "wanted": wanted, "recall": graph.recall, "turnover": round(new, 6)}
         (folder / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
     return f"neighbours of {len(rows):,} images, {before.shape[1]} each, {new:.1%} of them new"

@@ -128,15 +128,15 @@ def main(
     clustered = collection.train if sample is None else collection.train[sample]
     basis = basis_of(Joined(features, tasks, blocks, clustered), collection.tasks[clustered])
     with outputs.folder(output) as folder:
-        arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order])
-        arrays.write(folder / "records.zarr", seeds.records)
+        arrays.write(folder / "order.zarr", seeds.order if sample is None else sample[seeds.order], "seed")
+        arrays.write(folder / "records.zarr", seeds.records, "record pair", 4096)
         if sample is not None:
-            arrays.write(folder / "sample.zarr", sample)
+            arrays.write(folder / "sample.zarr", sample, "row")
         if whitener is not None:
-            arrays.write(folder / "mean.zarr", whitener.mean)
-            arrays.write(folder / "projection.zarr", whitener.projection)
+            arrays.write(folder / "mean.zarr", whitener.mean, "dim")
+            arrays.write(folder / "projection.zarr", whitener.projection, "dim component", 4096)
         if by is not None:
-            arrays.write(folder / "vectors.zarr", by)
+            arrays.write(folder / "vectors.zarr", by, "image dim")
         if basis is not None:
             write_basis(basis, folder)
     among = f"{train.shape[0]:,} training images"

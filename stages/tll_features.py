@@ -83,7 +83,9 @@ def main(pairs: Path, weights: Path, output: Path, *, study: str, params: Params
         for side, pixels in sides.items():
             for view in ("", "_flipped") if params.flips else ("",):
                 (folder / (side + view)).mkdir()
-                with arrays.create(folder / (side + view) / "descriptors.zarr", (dim,), "float32") as writer:
+                with arrays.create(
+                    folder / (side + view) / "descriptors.zarr", (dim,), "float32", "image dim", chunk=64
+                ) as writer:
                     for part in progress(blocks(len(pixels), batch), side + view, unit="batch"):
                         images = torch.from_numpy(pixels[part])
                         writer.append(describe(network, images.flip(2) if view else images, precision))

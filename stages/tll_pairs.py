@@ -26,6 +26,7 @@ from polygrain.tll.pairs.pairing import PathPair
 
 PER_CHARACTER, PLACES = 4, 60  # embedded pairs of each character; places in each photograph, a pair a rendition
 TABLE = pa.schema([(name, pa.string()) for name in ("name", "left", "right")])
+PIXELS = "image y x channel"
 
 
 class Params(schema.Section):
@@ -70,8 +71,8 @@ def main(path: Path, output: Path, *, study: str, params: Params, lists: Lists) 
         for side in ("left", "right"):
             (folder / side).mkdir()
         with (
-            arrays.create(folder / "left" / "pixels.zarr", shape, "uint8") as left,
-            arrays.create(folder / "right" / "pixels.zarr", shape, "uint8") as right,
+            arrays.create(folder / "left" / "pixels.zarr", shape, "uint8", PIXELS) as left,
+            arrays.create(folder / "right" / "pixels.zarr", shape, "uint8", PIXELS) as right,
         ):
             for pair, pixels in pairs:
                 for writer, side in zip((left, right), pixels, strict=True):

@@ -75,7 +75,7 @@ def main(features: Path, output: Path, *, study: str, params: Params, seed: int)
         "explained": sum(explained) / len(explained),
     }
     with outputs.folder(output) as folder:
-        arrays.write(folder / "splits.zarr", splits)
+        arrays.write(folder / "splits.zarr", splits, "run pair", 64)
         reduction.save(fits, folder / "pca.safetensors")
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     kept = f"{100 * summary['explained']:.1f} % of variance"

@@ -54,8 +54,8 @@ class Granularities:
 
 
 def write_basis(basis: Basis, folder: Path) -> None:
-    for name, values in basis._asdict().items():
-        arrays.write(folder / f"basis_{name}.zarr", values)
+    for (name, values), dims in zip(basis._asdict().items(), ("dim", "dim axis", "axis"), strict=True):
+        arrays.write(folder / f"basis_{name}.zarr", values, dims)
 
 
 def read_basis(folder: Path) -> Basis | None:
@@ -66,7 +66,7 @@ def read_basis(folder: Path) -> Basis | None:
 
 
 def write_scatter(scatter: Scatter, folder: Path) -> None:
-    arrays.write(folder / "within.zarr", scatter.within.astype(np.float32))
+    arrays.write(folder / "within.zarr", scatter.within.astype(np.float32), "axis axis")
     facts = {"shrinkage": scatter.shrinkage, "degrees": scatter.degrees}
     (folder / "scatter.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 

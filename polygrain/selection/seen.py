@@ -51,10 +51,10 @@ class Seen(NamedTuple):
         pq.write_table(pa.table(columns), folder / "sample.parquet")
         for side, stored in self.views.items():
             (folder / str(side)).mkdir()
-            arrays.write(folder / str(side) / "views.zarr", stored.rows[:])
+            arrays.write(folder / str(side) / "views.zarr", stored.rows[:], "image view dim")
             (folder / str(side) / "views.json").write_text(json.dumps(stored.facts, indent=1) + "\n")
         if self.looks is not None:
-            arrays.write(folder / "looks.zarr", self.looks)
+            arrays.write(folder / "looks.zarr", self.looks, "image dim", 64)
 
 
 def read(folder: Path) -> Seen:

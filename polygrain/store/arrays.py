@@ -1,4 +1,4 @@
-"""The array store: every array that crosses a stage boundary, declared here, written in whole shards, read by mmap.
+"""The array store: every array that crosses a stage boundary, written in whole shards, read by mmap.
 
 A stored array is a Zarr v3 folder that any Zarr library can open. Its shards hold uncompressed chunks one behind the
 other, so a row lies at a computable offset: shuffled batches cost no more than with a `numpy.memmap`, where Zarr's own
@@ -10,7 +10,6 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,51 +22,8 @@ from polygrain.store.mapped_rows import map_shard
 from polygrain.store.reading import reading, remedy_for
 
 SHARD_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class Declaration:
-    dims: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    chunk_rows: int
-    meaning: str
-
-
-ARRAYS = {
-    "pixels": Declaration(("image", "y", "x", "channel"), ("uint8",), 1, "RGB images"),
-    "features": Declaration(
-        ("image", "dim"), ("float16", "float32"), 256, "outputs of the frozen encoder's last blocks, side by side"
-    ),
-    "views": Declaration(("image", "view", "dim"), ("float16",), 64, "the same of an image as it is and of four views"),
-    "looks": Declaration(("image", "dim"), ("float32",), 64, "what the reference sees, several looks side by side"),
-    "descriptors": Declaration(
-        ("image", "dim"), ("float32",), 64, "layers of a frozen network, each of unit length, side by side"
-    ),
-    "splits": Declaration(("run", "pair"), ("bool",), 64, "whether a pair is tested in a run, not trained on"),
-    "order": Declaration(("seed",), ("int64",), 4096, "training rows in k-means++ order"),
-    "sample": Declaration(("row",), ("int64",), 4096, "training rows among which clusters are sought, ascending"),
-    "records": Declaration(("record", "pair"), ("int64",), 4096, "training row, and position of the seed then nearest"),
-    "mean": Declaration(("dim",), ("float32",), 4096, "of the features that a whitening was fitted to"),
-    "projection": Declaration(("dim", "component"), ("float32",), 4096, "whitened features: (x - mean) @ projection"),
-    "labels": Declaration(("image",), ("int64",), 4096, "cluster of each training row"),
-    "centroids": Declaration(("cluster", "dim"), ("float32",), 256, "mean of each cluster"),
-    "embeddings": Declaration(("image", "dim"), ("float32",), 256, "embeddings of a trained model, unit length"),
-    "attributes": Declaration(("image", "prototype"), ("float32",), 256, "share of each prototype in an image (GSP z)"),
-    "neighbours": Declaration(
-        ("image", "rank"), ("int64",), 1024, "nearest training rows, nearest first, self left out"
-    ),
-    "basis_mean": Declaration(("dim",), ("float32", "float64"), 4096, "the mean of the training embeddings"),
-    "basis_axes": Declaration(("dim", "axis"), ("float32", "float64"), 256, "their principal axes"),
-    "basis_variances": Declaration(("axis",), ("float32", "float64"), 4096, "variance along them"),
-    "vectors": Declaration(("image", "dim"), ("float32",), 256, "by which training images are clustered"),
-    "within": Declaration(("axis", "axis"), ("float32",), 256, "scatter within clusters, for each degree of freedom"),
-}
-
-
-def declaration(path: Path) -> Declaration:
-    if path.suffix != ".zarr" or path.stem not in ARRAYS:
-        raise ValueError(f"{path} is not a declared array; known: {', '.join(f'{name}.zarr' for name in ARRAYS)}")
-    return ARRAYS[path.stem]
+# Rows of a chunk, where the writer does not say: of numbers, vectors, several vectors, pictures.
+CHUNK_ROWS = 4096, 256, 64, 1
 
 
 class Writer:
@@ -77,21 +33,25 @@ class Writer:
     """
 
     def __init__(
-        self, path: Path, row_shape: tuple[int, ...], dtype: str, coding: Coding | None = None, done: int = 0
+        self,
+        path: Path,
+        row_shape: tuple[int, ...],
+        dtype: str,
+        coding: Coding | None = None,
+        done: int = 0,
+        dims: str = "",
+        chunk: int | None = None,
     ) -> None:
         import zarr  # half a second, and readers need none of it
         from zarr.codecs import Crc32cCodec
 
         from polygrain.store.picture_codec import PictureCodec
 
-        declared = declaration(path)
-        if len(row_shape) + 1 != len(declared.dims) or dtype not in declared.dtypes:
-            raise ValueError(
-                f"{path.name}: rows of shape {row_shape} and dtype {dtype}, declared {declared.dims} {declared.dtypes}"
-            )
-        if coding and (declared.chunk_rows != 1 or len(row_shape) != 3):
+        if dims and len(row_shape) + 1 != len(dims.split()):
+            raise ValueError(f"{path.name}: rows of shape {row_shape}, declared {dims}")
+        if coding and len(row_shape) != 3:
             raise ValueError(f"{path.name}: only pictures can be stored as {coding.format}")
-        chunk = declared.chunk_rows
+        chunk = chunk or CHUNK_ROWS[len(row_shape)]
         row_bytes = max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
         if coding:
             row_bytes = coding.estimate(coding.side or row_shape[0])
@@ -116,7 +76,7 @@ class Writer:
             serializer=PictureCodec(*coding) if coding else "auto",
             compressors=Crc32cCodec() if coding else None,
             fill_value=0,
-            dimension_names=declared.dims,
+            dimension_names=dims.split() or None,
             config={"write_empty_chunks": True},
         )
 
@@ -126,7 +86,7 @@ class Writer:
         return self.shard_rows - self.waiting
 
     def append(self, block: np.ndarray | Sequence[np.ndarray]) -> None:
-        """Adds rows at the end; `block` is `row ...` of the declared dtype, or a list of rectangles."""
+        """Adds rows at the end; `block` is `row ...` of the array's dtype, or a list of rectangles."""
         rectangles = self.coding.side if self.coding else None
         if rectangles:
             fits = all(min(row.shape[:2]) == rectangles and row.dtype == self.dtype for row in block)
@@ -178,22 +138,31 @@ def shard_file(path: Path, number: int, axes: int) -> Path:
 
 
 @contextmanager
-def create(path: Path, row_shape: tuple[int, ...], dtype: str, coding: Coding | None = None) -> Iterator[Writer]:
-    """A writer for the array `path` (its stem is the declared name); marked complete only if the block ends well."""
-    writer = Writer(path, row_shape, dtype, coding)
+def create(
+    path: Path,
+    row_shape: tuple[int, ...],
+    dtype: str,
+    dims: str = "",
+    coding: Coding | None = None,
+    chunk: int | None = None,
+) -> Iterator[Writer]:
+    """A writer for the array `path`; marked complete only if the block ends well.
+
+    `dims` are the names of its axes, rows first; `chunk` rows lie together, as `CHUNK_ROWS` says where it is None.
+    """
+    writer = Writer(path, row_shape, dtype, coding, dims=dims, chunk=chunk)
     yield writer
     writer.close()
 
 
-def write(path: Path, values: np.ndarray) -> None:
-    """Writes a whole array that is already in memory."""
-    with create(path, values.shape[1:], str(values.dtype)) as writer:
+def write(path: Path, values: np.ndarray, dims: str = "", chunk: int | None = None) -> None:
+    """Writes a whole array that is already in memory; `dims` and `chunk` as in `create`."""
+    with create(path, values.shape[1:], str(values.dtype), dims, chunk=chunk) as writer:
         writer.append(values)
 
 
 def open(path: Path) -> Reader:
     """A complete stored array, memory-mapped; ValueError says what is missing or damaged and what to do about it."""
-    declared = declaration(path)
     remedy = remedy_for(path.parent)
     with reading(path, remedy):
         meta = json.loads((path / "zarr.json").read_text())
@@ -205,9 +174,8 @@ def open(path: Path) -> Reader:
         raw, coding = [codec["name"] for codec in codecs] == ["bytes"], coded.coding_of(codecs)
         if meta["attributes"].get("complete") is not True:
             raise ValueError("its writer did not finish")
-    is_readable = raw or (coding and declared.chunk_rows == 1)
-    if not is_readable or len(shape) != len(declared.dims) or str(dtype) not in declared.dtypes:
-        raise ValueError(f"{path} is not as declared ({dtype} {shape}); {remedy}")
+    if not raw and not coding:
+        raise ValueError(f"{path} is in no layout that is known here; {remedy}")
     count = -(-shape[0] // shard_rows)
     row_shape = (coding.side, coding.side, 3) if coding and coding.side else shape[1:]
     shards: list[np.ndarray | CodedShard] = []

@@ -146,9 +146,9 @@ def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> Non
     """The weights, embeddings and attributes of one fold."""
     write_weights(embedder, folder / "weights.safetensors")
     vectors, attributes = embed(embedder, maps, rows)
-    arrays.write(folder / "embeddings.zarr", vectors)
+    arrays.write(folder / "embeddings.zarr", vectors, "image dim")
     if attributes is not None:
-        arrays.write(folder / "attributes.zarr", attributes)
+        arrays.write(folder / "attributes.zarr", attributes, "image prototype")
 
 
 def write_pictures(

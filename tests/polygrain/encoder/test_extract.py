@@ -72,7 +72,7 @@ def test_embed__two_passes_where_one_does_not_fit(world):
 def test_embed__whole_images_of_several_shapes_in_the_order_of_rows(tmp_path):
     shapes, rng = [(32, 32), (32, 48), (64, 32), (32, 96)], np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (*shapes[i % 4], 3), dtype=np.uint8) for i in range(13)]
-    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", Coding("raw", side=32)) as writer:
+    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", coding=Coding("raw", side=32)) as writer:
         writer.append(pictures)
     pixels, encoder = arrays.open(tmp_path / "pixels.zarr"), load(write_encoder(tmp_path / "encoder"))
     whole = Model(encoder.config.model_copy(update={"shape": "whole", "size": 28, "scaled": 32}))

@@ -159,7 +159,7 @@ def test_embed_views__depend_on_the_place_in_the_sample_alone(world, monkeypatch
 def test_embed_views__of_whole_images_are_squares_of_any_part_in_proportion(world, tmp_path):
     encoder, settings, rng = world[0], criterion(), np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (32, width, 3), dtype=np.uint8) for width in (32, 64, 32, 96, 64)]
-    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", Coding("raw", side=32)) as writer:
+    with arrays.create(tmp_path / "pixels.zarr", (96, 96, 3), "uint8", coding=Coding("raw", side=32)) as writer:
         writer.append(pictures)
     pixels, rows = arrays.open(tmp_path / "pixels.zarr"), np.array([4, 1, 0, 3])
     whole = Model(encoder.config.model_copy(update={"shape": "whole"}))

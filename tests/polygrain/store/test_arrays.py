@@ -75,14 +75,14 @@ def test_open__a_missing_or_cut_shard_is_named(tmp_path, images, small_shards, c
         arrays.open(tmp_path / "pixels.zarr")
 
 
-def test_create__refuses_other_rows_and_an_undeclared_name(tmp_path):
+def test_create__refuses_other_rows_than_declared(tmp_path):
     with (
         pytest.raises(ValueError, match="the array holds rows"),
         arrays.create(tmp_path / "features.zarr", (4,), "float32") as writer,
     ):
         writer.append(np.zeros((3, 5), np.float32))
-    with pytest.raises(ValueError, match="not a declared array"):
-        arrays.write(tmp_path / "things.zarr", np.zeros(3))
+    with pytest.raises(ValueError, match="declared image dim"):
+        arrays.write(tmp_path / "things.zarr", np.zeros(3), "image dim")
 
 
 def test_concatenate__equals_one_array(tmp_path, images, small_shards):

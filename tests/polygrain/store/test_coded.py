@@ -31,7 +31,7 @@ def coding(request, monkeypatch) -> Coding:
 
 
 def write(path: Path, squares: np.ndarray, coding: Coding, block: int = 7) -> Path:
-    with arrays.create(path, squares.shape[1:], "uint8", coding) as writer:
+    with arrays.create(path, squares.shape[1:], "uint8", coding=coding) as writer:
         for start in range(0, len(squares), block):
             writer.append(squares[start : start + block])
     return path
@@ -144,7 +144,7 @@ def rectangles(request, monkeypatch, squares) -> tuple[list[np.ndarray], Coding]
 
 
 def write_rectangles(path: Path, pictures: list[np.ndarray], coding: Coding) -> arrays.Reader:
-    with arrays.create(path, (3 * SIDE, 3 * SIDE, 3), "uint8", coding) as writer:
+    with arrays.create(path, (3 * SIDE, 3 * SIDE, 3), "uint8", coding=coding) as writer:
         writer.append(pictures)
     return arrays.open(path)
 
