@@ -1,4 +1,4 @@
-"""The reference from the code: `params-reference`, `command-reference`, and our plain docstrings for autodoc."""
+"""The reference from the code: `params-`, `command-` and `stages-reference`, and our plain docstrings for autodoc."""
 
 import importlib
 import json
@@ -15,6 +15,7 @@ from typer.core import TyperArgument, TyperOption
 from typer.main import get_command
 
 from polygrain.cli.main import app as commands
+from polygrain.config.graph import items_of, one
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
@@ -109,12 +110,30 @@ def commands_text() -> str:
     return "\n".join(lines)
 
 
+def stages_text() -> str:
+    """A table of all stages in the order of dvc.yaml, by what their commands read."""
+    graph, values = (
+        YAML(typ="safe").load((ROOT / f"{name}.yaml").read_text(encoding="utf-8")) for name in ("dvc", "params")
+    )
+    lines = []
+    for stage, entry in graph["stages"].items():
+        name = f"`{stage}@{entry['foreach'][2:-1]}`" if "foreach" in entry else f"`{stage}`"
+        off = ", off by default" if items_of(entry, values) in ({}, []) else ""
+        read = [dep.split("/")[1] for dep in one(entry)["deps"] if dep.startswith("data/")]
+        read = ["each item's folder" if "$" in word else f"`{word}`" for word in read]
+        other = ["files" for dep in one(entry)["deps"] if not dep.startswith(("data/", "${root}"))]
+        lines.append([name, one(entry)["desc"] + off, ", ".join(dict.fromkeys(read + other))])
+    return "\n".join(table("| stage | what it does | from |", lines))
+
+
+MADE = {"params-reference": params_text, "command-reference": commands_text, "stages-reference": stages_text}
+
+
 class Reference(SphinxDirective):
     """Sections of Markdown, made by the function that the directive's name stands for."""
 
     def run(self) -> list[nodes.Node]:
-        text = params_text() if self.name == "params-reference" else commands_text()
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        return self.parse_text_to_nodes(MADE[self.name](), allow_section_headings=True)
 
 
 def as_rest(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
@@ -125,7 +144,7 @@ def as_rest(app: Sphinx, what: str, name: str, item: object, options: object, li
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("params-reference", Reference)
-    app.add_directive("command-reference", Reference)
+    for name in MADE:
+        app.add_directive(name, Reference)
     app.connect("autodoc-process-docstring", as_rest)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -104,7 +104,7 @@ def finish() -> None:
 
 def put_back() -> None:
     """Has plain DVC's last result of a stage that fails put back from the cache: it has removed it before the run."""
-    file, address = imports.ROOT / "pipeline/dvc_api.py", os.environ.get("DVC_STAGE")
+    file, address = imports.ROOT / "pipeline/dvc_command.py", os.environ.get("DVC_STAGE")
     if address and processes.rank() == 0 and inputs.FINISHED not in os.environ and file.exists():
         command = [sys.executable, "-P", str(file), "put-back", address.rpartition(":")[2]]
         subprocess.run(command, capture_output=True)

@@ -16,7 +16,7 @@ from dvc.stage.cache import StageCache
 from dvc.utils.serialize import dumps_yaml, loads_yaml
 
 from benchmarks import toy
-from pipeline import dvc_api, graph
+from pipeline import dvc_api, dvc_command, graph
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monke
     """Nothing runs of them, so nothing has changed meanwhile; an import asks its source for no news."""
     for owner, name in ((Stage, "run"), (Stage, "_run_stage"), (StageCache, "save"), (dvcfile, "modify_yaml")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are again after the test
-    dvc_api.record_only_what_ran()
+    dvc_command.record_only_what_ran()
     stages = "{frozen: {cmd: exit 1, deps: [raw], outs: [old], frozen: true}, "
     stages += "last: {cmd: cat raw/* outside imported old > made, deps: [raw, outside, imported, old], outs: [made]}}"
     folder, other = (toy.found(tmp_path / name, {"imported": "i"}) for name in ("toy", "other"))
@@ -59,10 +59,10 @@ def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monke
     monkeypatch.chdir(folder)
     toy.run(folder, "git", "rm", "-q", "imported")
     for line in ("add raw", "import-url ../outside", f"import {other} imported", "commit -f frozen", "repro"):
-        assert dvc_api.main(line.split()) == 0, line
+        assert dvc_command.main(line.split()) == 0, line
     shutil.rmtree(other)
     (folder / "raw/b").write_text("b")  # a new picture
-    assert graph.load(folder) and dvc_api.main(["repro"]) == 0 and (folder / "made").read_text() == "abuio"
+    assert graph.load(folder) and dvc_command.main(["repro"]) == 0 and (folder / "made").read_text() == "abuio"
     with dvc_api.opened(folder) as repo:
         dvc_api.record(graph.plan(repo, folder).values())
     assert not graph.to_do(graph.load(folder))
@@ -80,7 +80,7 @@ LOCK = {"schema": "2.0", "stages": ENTRIES}
 def test_modified_lock__as_dvc_writes_it(before, change, tmp_path):
     """But without anchors; twice the same, and what has not changed keeps its text."""
     texts = []
-    for modify in (dvc_api.modify_yaml, dvc_api.modified_lock, dvc_api.modified_lock):
+    for modify in (dvc_command.modify_yaml, dvc_command.modified_lock, dvc_command.modified_lock):
         (tmp_path / "dvc.lock").write_text(dumps_yaml(before) if before else "")
         for _ in range(2):
             with modify(tmp_path / "dvc.lock") as data:

@@ -128,6 +128,7 @@ def test_stages_run__processes_share_the_cores_and_a_lost_one_is_logged(tmp_path
         program.chmod(0o755)
     (tmp_path / "stages").mkdir()
     shutil.copy(toy.ROOT / "stages/run", tmp_path / "stages")
+    shutil.copy(toy.ROOT / "dvc.yaml", tmp_path)
     usual = {name: text for name, text in os.environ.items() if name not in ("OMP_NUM_THREADS", "TORCH_CPP_LOG_LEVEL")}
     command = [tmp_path / "stages/run", "adaptor"]
     done = subprocess.run(command, env=usual | variables, check=True, capture_output=True, text=True)

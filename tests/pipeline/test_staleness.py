@@ -4,7 +4,7 @@ What follows from a stale stage is not listed: it runs only where the stage's ou
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
 
@@ -14,67 +14,26 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from polygrain.config.lists import Lists
+from polygrain.store import imports
 from tests.helpers.project import copy_project
 
-TRAINED = "resolution adaptor choice"  # by the criterion
-DRAWN = "fusion seeds mpcl_encoder mpcl_probe gsp_collage gsp_folds gsp_ensemble gsp_study tll_pca tll_adaptation"
-OF_TASKS = "resolution seeds pseudo_labels scatter adaptor knn_graph refreshed_graph fusion choice "
-OF_TASKS += "evaluation report mpcl_encoder mpcl_probe mpcl_report"
-K64 = {"granularities.k64": "pseudo_labels/k64", "adaptors.k64": "adaptor/k64", "models.k64": "adaptor/k64"}
-CHANGES = [
-    ("requirements.lock", {}, ""),
-    ("README.md", {}, ""),
-    ("pipeline/flow.py", {}, ""),
-    ("polygrain/runner/command.py", {}, ""),
-    ("stages/report.py", {}, "report"),
-    ("polygrain/losses/norm_softmax.py", {}, "adaptor fusion"),
-    ("polygrain/findings/sections/curves.py", {}, "report"),
-    ("polygrain/clustering/lloyd.py", {}, "seeds pseudo_labels"),
-    ("encoders/vit48/config.json", {}, "encoder"),
+# The items of these lists, and values of theirs, with all that they make stale.
+ITEMS = [
+    ({"paths.digits": "x"}, "images@digits"),
+    ({"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
     (
-        "versions.yaml",
-        {"faiss-cpu": "2"},
-        # Items whose path is the file of versions are among them.
-        "images tll_pairs gsp_folds seeds knn_graph refreshed_graph fusion gallery evaluation " + TRAINED,
-    ),
-    ("params.yaml", {"features.dtype": "float32"}, "features"),
-    ("params.yaml", {"images.stored": "jpeg-90"}, "images"),
-    ("params.yaml", {"adaptor.epochs": 9}, "adaptor"),
-    ("params.yaml", {"adaptor.watched": 9}, "adaptor"),
-    ("params.yaml", {"fusion.neighbour.epochs": 9}, "fusion@neighbour"),
-    ("params.yaml", {"choice.criterion.images": 9}, TRAINED),
-    ("params.yaml", {"choice.errors": 1}, "choice"),
-    ("params.yaml", {"choice.layer": "none"}, "choice"),
-    ("params.yaml", {"choice.blocks": 1}, "resolution features seeds scatter choice"),
-    ("params.yaml", {"choice.reference.dim": 9}, TRAINED),
-    ("params.yaml", {"resolution.cost": 4}, "resolution"),
-    ("params.yaml", {"evaluation.whitened_dim": 9}, "evaluation"),
-    ("params.yaml", {"gallery.smoothing.depth": 9}, "choice evaluation gallery"),
-    ("params.yaml", {"report.thumbnail": 9}, "report"),
-    ("params.yaml", {"seed": 1}, f"resolution adaptor {DRAWN}"),
-    (
-        "params.yaml",
-        K64,
-        "pseudo_labels@k64 scatter@k64 adaptor@k64 evaluation@k64 refreshed_graph fusion choice report",
-    ),
-    (
-        "params.yaml",
-        {"tasks.shoes": {"source": "folder"}, "paths.shoes": "x"},
-        "images@shoes features@shoes gallery@shoes " + OF_TASKS,
-    ),
-    ("params.yaml", {"paths.digits": "x"}, "images@digits"),
-    ("params.yaml", {"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
-    (
-        "params.yaml",
         {"gsp_runs.pnca-gap.zero_shot": 0.5},
         "gsp_folds@pnca-gap-0-0 gsp_folds@pnca-gap-1-0 gsp_ensemble gsp_report",
     ),
     # Another repeat trains alone.
     (
-        "params.yaml",
         {"gsp_trainings.pnca-gap-0-1": {"run": "pnca-gap", "images": "gsp_collage/collage", "fold": 0, "repeat": 1}},
         "gsp_folds@pnca-gap-0-1 gsp_ensemble",
     ),
+]
+ADDED = [
+    {"tasks.shoes": {"source": "folder"}, "paths.shoes": "x"},
+    {"granularities.k64": "pseudo_labels/k64", "adaptors.k64": "adaptor/k64", "models.k64": "adaptor/k64"},
 ]
 
 
@@ -126,8 +85,48 @@ def before(project):
     return read(project)
 
 
-@pytest.mark.parametrize(("file", "changes", "expected"), CHANGES)
-def test_changes__make_stale_what_they_concern(project, before, file, changes, expected):
-    names = set(stale(project, before, file, changes))
+def stages_of(names: Iterable[str]) -> set[str]:
+    return {name.split("@")[0] for name in names}
+
+
+@pytest.mark.parametrize("file", ["requirements.lock", "README.md", "pipeline/flow.py", "polygrain/runner/command.py"])
+def test_files__that_decide_no_result_make_nothing_stale(project, before, file):
+    assert not [*stale(project, before, file, {})]
+
+
+def test_sources__make_the_stages_stale_that_import_them(project, before):
+    """And stages that import others of the same room; a stage's own file concerns it alone."""
+    sources = {stage: imports.sources(stage).keys() for stage in stages_of(before)}
+    for file in sorted(set().union(*sources.values())):
+        names = stages_of(stale(project, before, file, {}))
+        assert names >= {stage for stage in sources if file in sources[stage]}, file
+        assert not file.startswith("stages/") or names == {Path(file).stem}, file
+
+
+def test_values__make_stale_their_stage_and_those_that_name_them(project, before):
+    values = YAML(typ="safe").load((project / "params.yaml").read_text())
+    for section in values.keys() & stages_of(before):
+        readers = {name: params.get("params.yaml", []) for name, (_, _, params) in before.items()}
+        is_whole = any(section in keys for keys in readers.values())
+        for key in (f"{section}.{name}" for name in values[section]):
+            names = stages_of(
+                name for name, keys in readers.items() if any(f"{key}.".startswith(f"{one}.") for one in keys)
+            )
+            assert section in names or not is_whole, key
+            for stage in names - {section}:
+                assert f'"{key}' in (project / f"stages/{stage}.py").read_text(), f"{key}: {stage}"
+
+
+@pytest.mark.parametrize(("changes", "expected"), ITEMS)
+def test_items__make_stale_what_they_concern(project, before, changes, expected):
+    names = set(stale(project, before, "params.yaml", changes))
     all_names = names | before.keys()
     assert names == {name for name in all_names for one in expected.split() if one in (name, name.split("@")[0])}
+
+
+@pytest.mark.parametrize("changes", ADDED)
+def test_items__a_new_one_runs_beside_those_before(project, before, changes):
+    names = set(stale(project, before, "params.yaml", changes))
+    new = stages_of(names - before.keys())
+    assert new and not {name for name in names & before.keys() if name.split("@")[0] in new}
+    assert "seeds" not in names or "tasks.shoes" in changes  # another k runs no seeding again
