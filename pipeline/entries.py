@@ -10,6 +10,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -66,29 +67,21 @@ def kept(stage: str, entry: dict[str, Any]) -> Made:
 
 def made(stage: str, entry: dict[str, Any]) -> Made:
     """All dependencies, params and outputs of an entry."""
-    file = imports.ROOT / f"stages/{stage}.py"
-    own, (main, run), words = kept(stage, entry), parsed(file), shlex.split(entry["cmd"])[3:]
-    paths = dict(zip(paths_of(main, file), words, strict=False))
+    own, (main, run) = kept(stage, entry), parsed(imports.ROOT / f"stages/{stage}.py")
+    words = shlex.split(entry["cmd"])[3:]
+    paths = [*takewhile(lambda word: not word.startswith("--"), words)]
     names, given = words[len(paths) :: 2], words[len(paths) + 1 :: 2]
     items = {name.removeprefix("--").replace("-", "_"): word for name, word in zip(names, given, strict=True)}
-    outs = [word for name, word in paths.items() if name.startswith("output")]
+    count = sum(argument.arg.startswith("output") for argument in main.args.args)  # of the last paths
+    read, outs = paths[:-count], paths[-count:]
     section = [] if own["params"] or ast.unparse(run.args[1]) == "None" else [stage]
     values = {ast.literal_eval(keyword.value) for keyword in run.keywords} | lists_read(stage, main, items)
     values |= {"seed"} & {argument.arg for argument in main.args.kwonlyargs}
     return {
-        "deps": [*(word for word in paths.values() if word not in outs), *own["deps"], *rooms(stage)],
+        "deps": [*read, *own["deps"], *rooms(stage)],
         "params": [*section, *own["params"], *sorted(values), *versions(stage)],
         "outs": outs,
     }
-
-
-def paths_of(main: ast.FunctionDef, file: Path) -> Iterator[str]:
-    """The names of the paths that `main` takes, each alone or in a tuple of the stage's file."""
-    classes = {node.name: node.body for node in imports.nodes(file) if isinstance(node, ast.ClassDef)}
-    for argument in main.args.args:
-        body = classes.get(ast.unparse(argument.annotation), []) if argument.annotation else []
-        fields = [ast.unparse(field.target) for field in body if isinstance(field, ast.AnnAssign)]
-        yield from fields or [argument.arg]
 
 
 def parsed(file: Path) -> tuple[ast.FunctionDef, ast.Call]:
