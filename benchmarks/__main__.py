@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture", "toy"}
-LONG = {"gain", "kill_matrix", "ladder", "regimes"}
+NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture"}
+LONG = {"gain", "ladder", "regimes"}
 
 
 def run(module: str, words: list[str]) -> int:

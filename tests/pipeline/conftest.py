@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import toy
 from pipeline import server
 from polygrain.cli.main import main
+from tests.helpers import toy
 
 
 @pytest.fixture(scope="session")

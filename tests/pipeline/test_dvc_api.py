@@ -15,8 +15,8 @@ from dvc.stage import Stage
 from dvc.stage.cache import StageCache
 from dvc.utils.serialize import dumps_yaml, loads_yaml
 
-from benchmarks import toy
 from pipeline import dvc_api, dvc_command, graph
+from tests.helpers import toy
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks import kill_matrix, toy
 from pipeline import flow
 from pipeline.graph import Stage
 from pipeline.run import Outcome
-from tests.helpers import driven
+from tests.helpers import driven, killed, toy
 
 
 @pytest.mark.parametrize(
@@ -206,18 +205,15 @@ def test_flow__cancelled_on_the_pages(pages, tmp_path):
     ("number", "target"), [(signal.SIGINT, "flow"), (signal.SIGTERM, "stage"), (signal.SIGKILL, "dvc")]
 )
 def test_flow__dying(pages, tmp_path, number, target):
-    """Nothing survives, no slot stays taken, and the next run continues from the checkpoints to the same bytes.
-
-    All 9 cases are in benchmarks/kill_matrix.py.
-    """
-    result = kill_matrix.case(toy.make_training(tmp_path / "toy"), number, target, pages)
+    """Nothing survives, no slot stays taken, and the next run continues from the checkpoints to the same bytes."""
+    result = killed.case(toy.make_training(tmp_path / "toy"), number, target, pages)
     assert result["wrong"] == [] and result["code"] != 0
 
 
 @pytest.mark.slow
 def test_flow__killed_outright_it_is_marked_crashed(pages, tmp_path):
     """By the server, which misses its sign of life."""
-    result = kill_matrix.case(toy.make_training(tmp_path / "toy"), signal.SIGKILL, "flow", pages)
+    result = killed.case(toy.make_training(tmp_path / "toy"), signal.SIGKILL, "flow", pages)
     assert result["wrong"] == [] and result["continued"] > 0
     body = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "CRASHED"]}}}, "sort": "START_TIME_DESC", "limit": 1}
     deadline = time.monotonic() + 150

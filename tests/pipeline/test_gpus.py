@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
-from benchmarks import toy
 from pipeline import gpus
+from tests.helpers import toy
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from benchmarks import toy
 from pipeline import dvc_api, graph, prepare
+from tests.helpers import toy
 
 
 @pytest.fixture(autouse=True)

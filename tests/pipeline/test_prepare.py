@@ -9,11 +9,11 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from benchmarks import toy
 from pipeline import graph, run
 from pipeline.prepare import check, composed, ready
 from polygrain.cli.main import app
 from polygrain.config.compose import read_params
+from tests.helpers import toy
 
 ROOT = Path(__file__).parents[2]
 

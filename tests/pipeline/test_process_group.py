@@ -7,8 +7,8 @@ from threading import Event, Timer
 
 import pytest
 
-from benchmarks import toy
 from pipeline import process_group
+from tests.helpers import toy
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from threading import Event, Timer
 
 import pytest
 
-from benchmarks import toy
 from pipeline import gpus, graph, run
+from tests.helpers import toy
 
 
 @pytest.mark.slow

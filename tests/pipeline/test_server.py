@@ -12,10 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from benchmarks import toy
 from pipeline import server
 from pipeline.server import Server
-from tests.helpers import driven
+from tests.helpers import driven, toy
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from benchmarks import toy
 from pipeline import server, share
-from tests.helpers import project
+from tests.helpers import project, toy
 from tests.pipeline import sshd
 
 

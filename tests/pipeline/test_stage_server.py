@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks import toy
 from pipeline import stage_server
 from polygrain.runner import threads
+from tests.helpers import toy
 
 CORES = len(os.sched_getaffinity(0))
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT")

@@ -6,8 +6,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks import toy
 from pipeline import graph, share, workers
+from tests.helpers import toy
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from dvc.repo import Repo
 
-from benchmarks import toy
 from polygrain.config.site import keep_site, site_of
+from tests.helpers import toy
 
 
 @pytest.fixture

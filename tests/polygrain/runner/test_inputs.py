@@ -11,10 +11,10 @@ import pytest
 from dvc.dependency.param import ParamsDependency
 from dvc.repo import Repo
 
-from benchmarks import toy
 from pipeline import dvc_api, graph
 from polygrain.config.compose import read_params
 from polygrain.runner import inputs
+from tests.helpers import toy
 
 ROOT = Path(__file__).parents[3]
 # Its result is what it reads, and ten epochs. EDITS says what happens beside it, at which moment.

@@ -12,7 +12,7 @@ import psutil
 
 from pipeline import server
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 GRAPH = """\
 vars: [params.json]
 stages:

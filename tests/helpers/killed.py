@@ -1,23 +1,15 @@
-"""Three signals to the flow, to dvc and to a stage, three times each: nothing survives, the next run completes.
+"""A signal to the flow, to dvc or to a stage: whether nothing survives and the next run completes."""
 
-python -m benchmarks.kill_matrix [--signals INT TERM KILL] [--rounds 3]
-"""
-
-import argparse
-import json
 import signal
-import sys
-import tempfile
 import uuid
 from contextlib import suppress
-from itertools import product
 from pathlib import Path
 
 import psutil
 from filelock import FileLock, Timeout
 
-from benchmarks import toy
 from pipeline import dvc_api, server
+from tests.helpers import toy
 
 PLACES = {"flow": ["-m", "polygrain"], "dvc": dvc_api.DVC[1:3], "stage": ["train.py"]}
 
@@ -60,22 +52,3 @@ def case(folder: Path, number: signal.Signals, target: str, pages: server.Server
         "the same bytes": toy.texts(folder) == toy.trained(),
     }
     return {"code": code, "continued": continued, "wrong": [name for name, is_so in promises.items() if not is_so]}
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--signals", nargs="+", default=["INT", "TERM", "KILL"])
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    results = []
-    with tempfile.TemporaryDirectory() as temporary:
-        process, pages = server.start(Path(temporary), server.free_port())
-        for name, target, turn in product(arguments.signals, PLACES, range(arguments.rounds)):
-            folder = toy.make_training(Path(temporary, f"{name}-{target}-{turn}"))
-            results.append(case(folder, signal.Signals[f"SIG{name}"], target, pages))
-            print(json.dumps({"claim": "kill matrix", "signal": name, "target": target} | results[-1]), flush=True)
-        process.terminate()
-        process.wait()
-    passed = sum(not result["wrong"] for result in results)
-    print(json.dumps({"claim": "kill matrix", "passed": passed, "of": len(results)}))
-    sys.exit(passed < len(results))
