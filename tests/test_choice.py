@@ -1,4 +1,3 @@
-import contextlib
 import csv
 import json
 
@@ -6,8 +5,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from timm.layers import PatchEmbed
-from torch.nn.modules.module import register_module_forward_hook
 
 from polygrain import Collection
 from polygrain.collection.postprocessing.comparisons import Comparisons
@@ -19,14 +16,12 @@ from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
 from polygrain.selection.candidates.search import Judge, measure
-from polygrain.selection.criterion import draw_clear, embed_carefully, embed_views, neighbours
-from polygrain.selection.seen import Seen
+from polygrain.selection.criterion import embed_views, neighbours
 from polygrain.store.image_table import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
-from tests.helpers.settings import comparing
+from tests.helpers.choosing import EVALUATION, QUICK, counted, params, see, write_models
 from tests.helpers.small import (
     TASKS,
-    adapted,
     cluster,
     lists,
     repeat,
@@ -35,53 +30,10 @@ from tests.helpers.small import (
     write_encoder,
     write_features,
     write_images,
-    write_model,
 )
 from tests.test_evaluation import plain_r_precision
 
 FILES = ("weights.safetensors", "config.json", "README.md", "criterion.csv", "choice.json", "neighbours.parquet")
-
-
-def params(**changes):
-    return choice.Params(**comparing(**changes))
-
-
-EVALUATION = evaluation.Params(whitened_dim=8)
-QUICK = {"layer": "none", "blocks": 1}
-
-
-def write_models(folder, std=0.1, side=48):
-    """The folders of all models, as their stages leave them; the more `std`, the less is left of the encoder."""
-    write_encoder(folder / "encoder")
-    encoder = write_model(load(folder / "encoder").at_side(side, False), folder / "resolution")
-    for seed, name in enumerate(("k4", "k8")):
-        write_model(adapted(encoder, [name], seed, std), folder / "adaptor" / name)
-    for seed, name in enumerate(("average", "augmentation", "neighbour")):
-        fusion = "average" if name == "average" else "attention"
-        write_model(adapted(encoder, ["k4", "k8"], seed, std, fusion), folder / "fusion" / name)
-    reduced, generator = adapted(encoder, ["reduced"], 5, std), torch.Generator().manual_seed(6)
-    reduced.reduce(torch.randn(6, 24, generator=generator), torch.randn(6, generator=generator))
-    write_model(reduced, folder / "reduced")
-    return [folder / name for name in ("encoder", "resolution", "adaptor", "fusion")]
-
-
-def see(images, models, folder, settings):
-    """All folders that the stage reads, with what `resolution` saw and `features` stored."""
-    encoder, start = load(models[0]), load(models[1])
-    collection, pixels = read_tables(images, list(TASKS)), open_pixels(images, list(TASKS))
-    sample, views, looks = draw_clear(collection, encoder, pixels, settings.criterion, 0), {}, None
-    if len(sample.rows):
-        tried = [encoder.config.side, start.config.side]
-        views = resolution.see(encoder, pixels, sample, tried, settings.criterion, settings.blocks)
-        looks = embed_carefully(start, pixels, sample.rows, settings.reference, 16, "float32", "")
-    (folder / "views").mkdir(parents=True)
-    Seen(sample, views, looks).write(folder / "views")
-    (folder / "views/recall.csv").write_text("side,cost,recall,chosen\n48,1,0.5,1\n")
-    run_features(folder / "features", images, models[1], settings.blocks)
-    clusters = [folder / name for name in ("seeds", "pseudo_labels", "scatter")]
-    if settings.layer != "none":
-        clusters = cluster(folder, images, folder / "features", lists(), settings.blocks)
-    return choice.Reads(images, *models[:2], folder / "views", folder / "features", *clusters, *models[2:])
 
 
 def run(images, models, output, **changes):
@@ -244,14 +196,8 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     np.testing.assert_allclose(says.of("dots").mean, vectors[searched].mean(0), atol=1e-3)
     assert says.of("dots").smoothing.strength == 0.9 and len(says.default.mean) == model.dim
 
-    gallery.main(
-        images / "dots",
-        tmp_path / "choice",
-        reads.features / "dots",
-        tmp_path / "gallery",
-        task="dots",
-        params=gallery.Params(smoothing=smoothing),
-    )
+    places = images / "dots", tmp_path / "choice", reads.features / "dots", tmp_path / "gallery"
+    gallery.main(*places, task="dots", params=gallery.Params(smoothing=smoothing))
     plain = Collection.open(tmp_path / "gallery/embeddings.parquet")
     expected = unit_rows(vectors[dots] - vectors[searched].mean(0))
     np.testing.assert_allclose(plain.plain, expected, atol=5e-3)
@@ -311,20 +257,6 @@ def test_main__where_no_task_can_tell_the_encoder_is_handed_out(models, tmp_path
     assert is_the_encoder(tmp_path / "out", models)
 
 
-@contextlib.contextmanager
-def counted():
-    """The passes of a network's first layer within the block, an entry for each."""
-    passes = []
-
-    def count(module, *_):
-        if isinstance(module, PatchEmbed):
-            passes.append(module)
-
-    hook = register_module_forward_hook(count)
-    yield passes
-    hook.remove()
-
-
 @pytest.mark.parametrize("side", [32, 48])
 def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
     """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""
@@ -343,14 +275,8 @@ def test_main__without_training_no_network_runs_once_features_exist(tmp_path, si
     scores = {}
     with counted() as passes:
         choice.main(choice.Reads(images, encoder, *folders), chosen, params=settings, **given)
-        gallery.main(
-            images / "dots",
-            chosen,
-            folders[2] / "dots",
-            tmp_path / "gallery",
-            task="dots",
-            params=gallery.Params(smoothing=SETTINGS),
-        )
+        places = images / "dots", chosen, folders[2] / "dots", tmp_path / "gallery"
+        gallery.main(*places, task="dots", params=gallery.Params(smoothing=SETTINGS))
         for name in ("choice/without_training", "choice", "encoder"):
             assert passes == [] and load(folders[0]).config.side == side
             output = tmp_path / "evaluation" / name

@@ -11,14 +11,7 @@ import pytest
 from polygrain.findings.scores import METRICS
 from polygrain.store import arrays
 from polygrain.store.tables import read_csv
-from tests.helpers.report_world import (
-    World,
-    cells_of,
-    lists_of,
-    metrics_of,
-    page_of,
-    plain,
-)
+from tests.helpers.report_world import World, cells_of, lists_of, metrics_of, page_of, plain
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from polygrain.config.lists import Lists
 from polygrain.findings.chosen import COLUMNS
 from polygrain.findings.scores import METRICS
+from polygrain.report.rows import KNOWN
 from polygrain.store import arrays
 from polygrain.store.image_table import TABLE
 from stages import report
@@ -27,7 +28,6 @@ GIVEN = ("root", "versions", "seed", "tasks", "paths", "granularities", "adaptor
 
 def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], baselines: list[str]) -> Lists:
     adaptors = {name: f"adaptor/{name}" for name in granularities}
-    known = {"pixels": "images", "encoder": "encoder", "recommended": "choice"}
     return Lists(
         root=".",
         versions="versions.yaml",
@@ -39,7 +39,7 @@ def lists_of(tasks: list[str], granularities: list[str], fusions: list[str], bas
         fusions={name: FUSIONS[name] for name in fusions},
         **{name: [] if name == "mrt" else {} for name in Lists.model_fields if name not in (*GIVEN, "models")},
         # A YAML merge puts the adaptors first; the report must not depend on that.
-        models=adaptors | {name: known[name] for name in baselines} | {name: f"fusion/{name}" for name in fusions},
+        models=adaptors | {name: KNOWN[name].folder for name in [*baselines, *fusions]},
     )
 
 
@@ -229,9 +229,7 @@ def train_on_all_classes(root: Path) -> None:
 
 def nothing_trained(root: Path, best: float, unlabelled: set[str] = frozenset()) -> str:
     """The page of a graph that trains nothing, where the encoder's best form is the chosen one."""
-    lists = lists_of(["one", "two"], [], [], ["encoder", "recommended"])
-    models = {"encoder": "encoder", "without_training": "choice/without_training", "recommended": "choice"}
-    lists = lists.model_copy(update={"models": models})
+    lists = lists_of(["one", "two"], [], [], ["encoder", "without_training", "recommended"])
     values = {"encoder": 0.4, "without_training": best, "recommended": 0.5}
     labelled = {model: {task: v for task in ("one", "two") if task not in unlabelled} for model, v in values.items()}
     world = World(root, lists, labelled, unlabelled)
