@@ -1,7 +1,9 @@
 """Shapes in signatures are checked while tests run, and only then (it costs nothing in production)."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("DVC_NO_ANALYTICS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
@@ -17,6 +19,23 @@ import pytest
 from jaxtyping import install_import_hook
 
 hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")
+
+# Seconds of CPU. Twice as many pass: a machine may be slow, and a first test imports.
+TEST, FILE = 1, 5
+SPENT: Counter[Path] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fails a test that is not marked slow where it takes too long, or its file does."""
+    before = sum(os.times()[:4])  # with what processes took that have been awaited
+    yield
+    if not item.get_closest_marker("slow") and "TEST_ON" not in os.environ:
+        spent = sum(os.times()[:4]) - before
+        SPENT[item.path] += spent
+        for name, seconds, allowed in ((item.name, spent, TEST), (item.path.name, SPENT[item.path], FILE)):
+            if seconds > 2 * allowed:
+                pytest.fail(f"{name} took {seconds:.1f} s of CPU, {allowed} allowed: make it smaller, or mark it slow")
 
 
 @pytest.fixture(autouse=True)

@@ -43,9 +43,7 @@ def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, i
     ("name", "shorter", "side", "stored"),
     [
         ("lite2", 400, 260, 260),
-        ("lite0", 170, 160, 170),
         ("lite0", 30, 96, 96),
-        ("resnet50", 250, 224, 224),
         ("vit_small_patch14_reg4_dinov2", 300, 280, 294),
         ("beit_base_patch16_224", 170, 224, 224),  # it takes no other
     ],
