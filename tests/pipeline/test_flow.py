@@ -201,9 +201,7 @@ def test_flow__cancelled_on_the_pages(pages, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "target"), [(signal.SIGINT, "flow"), (signal.SIGTERM, "stage"), (signal.SIGKILL, "dvc")]
-)
+@pytest.mark.parametrize(("number", "target"), [(signal.SIGINT, "flow"), (signal.SIGTERM, "dvc")])
 def test_flow__dying(pages, tmp_path, number, target):
     """Nothing survives, no slot stays taken, and the next run continues from the checkpoints to the same bytes."""
     result = killed.case(toy.make_training(tmp_path / "toy"), number, target, pages)

@@ -32,9 +32,7 @@ def test_run_stage__what_became_of_it(tmp_path, monkeypatch):
     assert run.run_stage(folder, "second@s00", lines.append, stopping).result == "stopped"
 
 
-@pytest.mark.parametrize(
-    ("number", "shell"), [(signal.SIGINT, "/bin/sh"), (signal.SIGKILL, "/bin/sh"), (signal.SIGKILL, "/bin/bash")]
-)
+@pytest.mark.parametrize(("number", "shell"), [(signal.SIGINT, "/bin/sh"), (signal.SIGKILL, "/bin/bash")])
 @pytest.mark.slow
 def test_main__killed_it_leaves_nothing_and_continues(tmp_path, number, shell):
     folder = toy.make_training(tmp_path / "toy")

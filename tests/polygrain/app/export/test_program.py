@@ -36,13 +36,11 @@ FAMILIES = {
     "uint8 images": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": MEAN, "reduced": 8}),
     "all at once": ("vit_tiny_patch16_224", 32, VIT, ALL),
     "one set of adaptors, smaller side": ("vit_tiny_patch16_224", 32, VIT, {"adaptors": ADAPTORS[1], "scaled": 16}),
-    "plain": ("vit_tiny_patch16_224", 32, VIT, {}),
     "registers": ("vit_small_patch14_reg4_dinov2", 28, DINO, {"adaptors": ADAPTORS[2], "scaled": 42} | WHOLE),
     "rotary": ("vit_small_patch16_dinov3", 32, {"depth": 1}, {"adaptors": ADAPTORS[2], "scaled": 48}),
     "pooled by attention": ("vit_base_patch16_siglip_224", 32, VIT, {"adaptors": ADAPTORS[2], "scaled": 48}),
     "ResNet": ("resnet18", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "mirrored": True} | WHOLE),
     "MobileNet": ("mobilenetv2_100", 68, {"pad_type": "same"}, {"adaptors": MEAN, "blocks": 3, "reduced": 16} | WHOLE),
-    "EfficientNet": ("efficientnet_b0", 32, {}, {"adaptors": MEAN, "scaled": 48}),
     "ConvNeXt": ("convnext_atto", 32, {}, {"adaptors": ADAPTORS[2], "scaled": 64, "blocks": 2} | WHOLE),
     "one side alone": ("beit_base_patch16_224", 32, BEIT, WHOLE),
 }
