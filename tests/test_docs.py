@@ -7,12 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 from ruamel.yaml import YAML
 from typer.main import get_command
 
 from docs.extensions import state
-from docs.extensions.reference import models
 from docs.figures import gains
 from polygrain.cli.main import app
 from polygrain.config.compose import listed
@@ -113,14 +111,6 @@ def test_files_to_copy__can_be_read(page: Path) -> None:
             subprocess.run(["sh", "-n"], input=block.code, text=True, check=True)
         if block.kind == "yaml":
             assert list(YAML().load_all(block.code))
-
-
-@pytest.mark.parametrize(("section", "model"), models().items())
-def test_params__every_key_has_a_description(section: str, model: type[BaseModel]) -> None:
-    schema = model.model_json_schema()
-    for owner, part in {section: schema, **schema.get("$defs", {})}.items():
-        missing = [key for key, value in part["properties"].items() if not ({"description", "$ref"} & set(value))]
-        assert not missing, f"{owner}: give these fields a Field(description=...)"
 
 
 def test_state__has_every_table_and_its_commands_exist(tmp_path: Path) -> None:
