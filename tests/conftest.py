@@ -1,5 +1,6 @@
 """Shapes in signatures are checked while tests run, and only then (it costs nothing in production)."""
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")
 # Seconds of CPU. Twice as many pass: a machine may be slow, and a first test imports.
 TEST, FILE = 1, 5
 SPENT: Counter[Path] = Counter()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # else what is imported by now is looked through again and again
 
 
 @pytest.hookimpl(wrapper=True)

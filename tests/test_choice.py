@@ -120,6 +120,7 @@ def is_the_encoder(output, models):
     return same and model.config == encoder.config
 
 
+@pytest.mark.slow
 def test_main__hands_out_the_encoder_where_all_others_are_worse(tmp_path):
     images, spoilt = write_images(tmp_path / "images"), write_models(tmp_path, std=30.0, side=32)
     content, rows = run(images, spoilt, tmp_path / "out", **QUICK)
@@ -178,6 +179,7 @@ def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name
             np.testing.assert_array_equal(found, one.neighbours[task])
 
 
+@pytest.mark.slow
 def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(models, tmp_path, monkeypatch):
     """The answers of gallery and evaluation are those of vectors less the mean of the searched images."""
     monkeypatch.chdir(tmp_path)
@@ -212,6 +214,7 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
         assert values["r_precision"] == pytest.approx(plain_r_precision(part, collection.labels[own]).mean(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_comparisons__the_rows_of_other_models_are_centred_as_the_chosen_one(models, tmp_path):
     """So the report does not credit the layer with what centring gave: of 30 searched images both have a mean."""
     images, settings = write_images(tmp_path / "images", per_class=7), params(**QUICK)
@@ -231,6 +234,7 @@ def test_comparisons__the_rows_of_other_models_are_centred_as_the_chosen_one(mod
     assert measured["encoder"]["collection_centred"] == measured["recommended"]["collection"]
 
 
+@pytest.mark.slow
 def test_main__a_task_that_cannot_tell_leaves_the_choice_to_the_others(models, tmp_path):
     images = write_images(tmp_path / "images")
     repeat(images, "dots", 48)
@@ -246,6 +250,7 @@ def few(images, task):
     set_split(images / task, ["train", *["test"] * (len(read_table(images / task)) - 1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [few, lambda images, task: repeat(images, task, 48)], ids=["few", "alike"])
 def test_main__where_no_task_can_tell_the_encoder_is_handed_out(models, tmp_path, spoil):
     images = write_images(tmp_path / "images")
@@ -257,6 +262,7 @@ def test_main__where_no_task_can_tell_the_encoder_is_handed_out(models, tmp_path
     assert is_the_encoder(tmp_path / "out", models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [32, 48])
 def test_main__without_training_no_network_runs_once_features_exist(tmp_path, side):
     """The row `encoder` alone passes it, where its side is another; scores are those of embeddings by the network."""

@@ -86,6 +86,7 @@ def test_table__the_difference_where_a_number_is_printed():
     assert lines[2:] == ["| AP | 41.0 | 40.0 | +1.0 |", "| AP50 | 60.0 | | |"]
 
 
+@pytest.mark.slow
 def test_main__writes_the_detector_its_history_and_its_precision(world, tmp_path):
     said = run(world, tmp_path / "out")
     assert said.startswith("images: 8 to train on, 4 to test; AP ")

@@ -11,6 +11,7 @@ from polygrain.config import compose, lists
 from tests.helpers.project import ROOT
 
 PROFILES = sorted(compose.listed(ROOT / "profiles"))
+FIRST = {profile.split("-")[0]: profile for profile in reversed(PROFILES)}.values()  # one of each kind
 
 
 @functools.cache
@@ -18,7 +19,9 @@ def composed(profile: str) -> dict:
     return compose.compose(ROOT / "profiles" / profile)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [pytest.param(one, marks=[pytest.mark.slow] * (one not in FIRST)) for one in PROFILES]
+)
 def test_profiles__only_the_data_are_missing(profile: str, tmp_path: Path) -> None:
     missing = sum("data/raw/" in path for _, path in lists.paths(composed(profile)))
     file = tmp_path / "profiles" / profile / "params.yaml"
