@@ -27,6 +27,9 @@ SPENT: Counter[Path] = Counter()
 
 
 def pytest_collection_finish() -> None:
+    from polygrain.store import arrays
+
+    arrays.SHARD_BYTES = 2**20  # the index of a large shard of small pictures takes zarr up to seconds
     gc.freeze()  # else what is imported by now is looked through again and again
 
 
