@@ -68,6 +68,7 @@ def without(modules: Iterable[str], folder: Path, *words: str) -> subprocess.Com
     return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_light_install__embeds_searches_and_smooths_and_says_what_a_project_needs(tmp_path):
     """Without the modules of the extras; those of `run` that timm or torch bring stay."""
     gone = EXTRAS.keys() - {"faiss", "filelock", "torchvision"}
@@ -86,6 +87,7 @@ def test_light_install__embeds_searches_and_smooths_and_says_what_a_project_need
         assert re.fullmatch(rf"error: \S+ is not installed: pip install 'polygrain\[{extra}\]'\n", done.stderr)
 
 
+@pytest.mark.slow
 def test_faiss__is_asked_for_in_one_sentence_and_only_where_it_is_needed(tmp_path):
     """As where the wheel is installed without an extra."""
     write_encoder(tmp_path / "model")
