@@ -12,7 +12,6 @@ from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
 from tests.helpers.small import lists, write_images
 
-SIX = ("aircraft", "cars", "cub", "flowers", "food101", "products")
 PARAMS = mrt_report.Params(attention_of="neighbour")
 
 

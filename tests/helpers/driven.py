@@ -16,14 +16,7 @@ from types import TracebackType
 import pytest
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
-OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--hide-scrollbars",
-    "--no-first-run",
-)
+WORDS = ("headless", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "hide-scrollbars", "no-first-run")
 KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "/": 191}
 PATIENCE = 60  # seconds
 PHONE = (390, 844)
@@ -40,7 +33,8 @@ class Driven:
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         theirs_in, self.out = os.pipe()
         self.into, theirs_out = os.pipe()
-        options = [*OPTIONS, f"--user-data-dir={self.profile.name}", f"--window-size={self.size[0]},{self.size[1]}"]
+        options = [f"--{word}" for word in WORDS]
+        options += [f"--user-data-dir={self.profile.name}", f"--window-size={self.size[0]},{self.size[1]}"]
         # The browser reads its orders from descriptor 3 and answers on 4; the shell puts them there.
         script = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$0" "$@"'
         command = ["bash", "-c", script, CHROMIUM, *options, "--remote-debugging-pipe", "about:blank"]

@@ -20,35 +20,15 @@ ENCODER = {"library": "encoder", "network": None, "kwargs": {}, "side": None, "m
 
 def classifier(**changes: object) -> dict:
     """Of `classification.ClassifierSettings`."""
-    values = {
-        "gamma": 23.0,
-        "epochs": 3,
-        "batch": 16,
-        "learning_rate": 0.01,
-        "weight_decay": 0.0,
-        "warmup": 0.0,
-        "precision": "float32",
-        "augmentation": NO_VIEWS,
-    }
-    return values | changes
+    values = {"gamma": 23.0, "epochs": 3, "batch": 16, "learning_rate": 0.01, "weight_decay": 0.0, "warmup": 0.0}
+    return values | {"precision": "float32", "augmentation": NO_VIEWS} | changes
 
 
 def pairs(**changes: object) -> dict:
     """Of `twins.Pairs`."""
-    values = {
-        "epochs": 2,
-        "batch": 16,
-        "learning_rate": 4.0,
-        "weight_decay": 0.001,
-        "warmup": 0.0,
-        "beta": 0.005,
-        "scale": 0.1,
-        "start_std": 0.02,
-        "projector": [32, 16],
-        "precision": "float32",
-        "augmentation": NO_VIEWS,
-    }
-    return values | changes
+    values = {"epochs": 2, "batch": 16, "learning_rate": 4.0, "weight_decay": 0.001, "warmup": 0.0, "beta": 0.005}
+    values |= {"scale": 0.1, "start_std": 0.02, "projector": [32, 16]}
+    return values | {"precision": "float32", "augmentation": NO_VIEWS} | changes
 
 
 def criterion(**changes: object) -> CriterionSettings:
