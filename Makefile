@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE # each process of pytest compiles all sources w
 # Processes of pytest at a time, each over its own folders: import and collection cost more than most tests.
 JOBS ?= 2
 export TEST_JOBS := $(JOBS)
-IN_PARTS := $(MAKE) --no-print-directory -k -j$(JOBS) --output-sync stages library pipeline
+IN_PARTS := $(MAKE) --no-print-directory -k -j$(JOBS) --output-sync library pipeline stages
 TESTED = python -m pytest -q -m '$(MARK)'
 PAPERS := gsp mpcl tll
 OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests/test_$(paper)_*.py))
