@@ -141,16 +141,16 @@ def listed(tmp_path) -> Path:
     folder = toy.found(
         tmp_path / "owner",
         {
-            "params.yaml": "teachers: {large: teacher/large}\nerrors: 1\n",
+            "params.yaml": "gsp_collages: {large: gsp_collage/large}\nerrors: 1\n",
             "dvc.yaml": """\
 stages:
-  teacher:
-    foreach: ${teachers}
+  gsp_collage:
+    foreach: ${gsp_collages}
     do: {cmd: "mkdir -p data/${item}; echo ${key} > data/${item}/text", outs: ["data/${item}"]}
   choice:
-    cmd: mkdir -p data/choice; echo ${errors}; ls data/teacher > data/choice/text || true
+    cmd: mkdir -p data/choice; echo ${errors}; ls data/gsp_collage > data/choice/text || true
     params: [errors]
-    deps: [data/teacher]
+    deps: [data/gsp_collage]
     outs: [data/choice]
   seeds: {cmd: "mkdir data/seeds; touch data/seeds/text", outs: [data/seeds], meta: {serves: true}}
 """,
@@ -158,7 +158,7 @@ stages:
     )
     (folder / ".gitignore").write_text("/data\n/profiles/*/data\n")
     (folder / "profiles/mine").mkdir(parents=True)
-    (folder / "profiles/mine/values.yaml").write_text("teachers: {}\n")
+    (folder / "profiles/mine/values.yaml").write_text("gsp_collages: {}\n")
     toy.commit(folder)
     return folder
 
@@ -199,14 +199,14 @@ def test_share__a_profile_with_an_empty_list_comes_to_clones_that_never_ran(list
 
 
 def test_run__a_branch_that_is_turned_off_leaves_no_results(listed):
-    (listed / "profiles/mine/data/teacher/large").mkdir(parents=True)
+    (listed / "profiles/mine/data/gsp_collage/large").mkdir(parents=True)
     ready("mine", listed)
-    assert not (listed / "profiles/mine/data/teacher").exists()
+    assert not (listed / "profiles/mine/data/gsp_collage").exists()
 
 
 def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch, capsys):
     monkeypatch.chdir(listed)
-    (listed / "data/teacher/unlisted").mkdir(parents=True)
+    (listed / "data/gsp_collage/unlisted").mkdir(parents=True)
     ready(None)  # DVC writes to its own folders
     used = listed / ".dvc/tmp/rwlock"
     used.parent.mkdir(exist_ok=True)
@@ -225,7 +225,7 @@ def test_run__dry_leaves_every_file_as_it_was(listed, monkeypatch, capsys):
 def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch, capsys):
     """Those of an experiment are named, and stay; a profile of a paper has no folder before it runs."""
     (listed / "profiles/paper").mkdir()
-    (listed / "profiles/paper/family.yaml").write_text("printed: {teachers: {}}\n")
+    (listed / "profiles/paper/family.yaml").write_text("printed: {gsp_collages: {}}\n")
     monkeypatch.chdir(listed)
     assert run.main("printed", dry=True) == 0 and not (listed / "profiles/printed").exists()
     assert "1 of 1 stage to do\n  never run here: choice" in capsys.readouterr().out
@@ -235,7 +235,7 @@ def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch,
     file = profile / "params.yaml"
     file.write_text(text := file.read_text().replace("errors: 1", "errors: 48"))
     for errors, todo in ((1, "0 of 1"), (3, "\n  its command has changed: choice\n  errors 1 -> 3: choice\n")):
-        (profile / "values.yaml").write_text(f"teachers: {{}}\nerrors: {errors}\n")
+        (profile / "values.yaml").write_text(f"gsp_collages: {{}}\nerrors: {errors}\n")
         assert run.main("mine", dry=True) == 0 and file.read_text() == text
         said = capsys.readouterr()
         assert todo in said.out and said.err.endswith(f"mine/values.yaml makes: errors 48 -> {errors}\n")
@@ -246,15 +246,18 @@ def test_composed__beside_a_run_nothing_changes(listed, write):
     """Neither values nor the results that the run may be reading; with the same values a command goes on."""
     ready("mine", listed)
     profile = listed / "profiles/mine"
-    (profile / "data/teacher/large").mkdir(parents=True)
+    (profile / "data/gsp_collage/large").mkdir(parents=True)
     where, holder = str(profile.resolve() / "data/choice"), {"pid": os.getpid(), "cmd": "dvc repro"}
     (listed / ".dvc/tmp/rwlock").write_text(json.dumps({"read": {}, "write": {where: holder}}))
     before = (profile / "params.yaml").read_bytes()
-    assert composed("mine", listed, write=write) == (profile, {}) and (profile / "data/teacher/large").is_dir()
+    assert composed("mine", listed, write=write) == (profile, {}) and (profile / "data/gsp_collage/large").is_dir()
     ready(None, listed)  # another graph of the clone
-    for text, file in (("teachers: {small: teacher/small}\n", "values.yaml"), ("stages: {}\n", "../../dvc.yaml")):
+    for text, file in (
+        ("gsp_collages: {small: gsp_collage/small}\n", "values.yaml"),
+        ("stages: {}\n", "../../dvc.yaml"),
+    ):
         (profile / file).write_text(text)
         with pytest.raises(ValueError, match=rf"another run is at work here.*PID {os.getpid()}\): dvc repro$"):
             composed("mine", listed, write=write)
-    assert (profile / "params.yaml").read_bytes() == before and (profile / "data/teacher/large").is_dir()
+    assert (profile / "params.yaml").read_bytes() == before and (profile / "data/gsp_collage/large").is_dir()
     assert (profile / "dvc.yaml").read_text() != "stages: {}\n"
