@@ -8,13 +8,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dvc import dvcfile
 from dvc.cli import main
+from dvc.dependency import param
 from dvc.dependency.param import ParamsDependency
 from dvc.exceptions import DvcException
 from dvc.repo import Repo
@@ -94,6 +95,20 @@ def unshared(value: Any) -> Any:
     return [unshared(one) for one in value] if isinstance(value, list) else value
 
 
+def parsed_once(load: Callable[..., Any]) -> Callable[..., Any]:
+    """DVC's `load_path`, for a file that is parsed anew only after a change: each stage asks for one 14 times."""
+    known: dict[str, tuple[tuple[int, ...], Any]] = {}
+
+    def loaded(path: str, fs: Any = None, **options: Any) -> Any:
+        status = os.stat(path)
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if known.get(path, ((), None))[0] != state:
+            known[path] = state, load(path, fs, **options)
+        return known[path][1]
+
+    return loaded
+
+
 def record_only_what_ran() -> None:
     """Has DVC compare what a stage reads before its run with what it has hashed after it (treeverse/dvc#11058).
 
@@ -135,7 +150,7 @@ def record_only_what_ran() -> None:
         return (modified_lock if Path(path).name == dvcfile.LOCK_FILE else modify_yaml)(path, fs=fs)
 
     Stage.run, Stage._run_stage, StageCache.save = careful_run, watched_command, checked_save
-    dvcfile.modify_yaml = modify
+    dvcfile.modify_yaml, param.load_path = modify, parsed_once(param.load_path)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from dvc import dvcfile
+from dvc.dependency import param
 from dvc.exceptions import ConfirmRemoveError
 from dvc.rwlock import rwlock
 from dvc.stage import Stage
@@ -47,7 +48,13 @@ def test_IgnoreInCollectedDirError__and_others_of_the_libraries_below_dvc_are_on
 
 def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monkeypatch):
     """Nothing runs of them, so nothing has changed meanwhile; an import asks its source for no news."""
-    for owner, name in ((Stage, "run"), (Stage, "_run_stage"), (StageCache, "save"), (dvcfile, "modify_yaml")):
+    for owner, name in (
+        (Stage, "run"),
+        (Stage, "_run_stage"),
+        (StageCache, "save"),
+        (dvcfile, "modify_yaml"),
+        (param, "load_path"),
+    ):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # as they are again after the test
     dvc_command.record_only_what_ran()
     stages = "{frozen: {cmd: exit 1, deps: [raw], outs: [old], frozen: true}, "
@@ -66,6 +73,16 @@ def test_record_only_what_ran__sources_imports_and_frozen_stages(tmp_path, monke
     with dvc_api.opened(folder) as repo:
         dvc_api.record(graph.plan(repo, folder).values())
     assert not graph.to_do(graph.load(folder))
+
+
+def test_parsed_once__again_after_a_change(tmp_path):
+    """Also after one that keeps the size."""
+    calls, file, read = [], tmp_path / "params.yaml", []
+    load = dvc_command.parsed_once(lambda path, fs: calls.append(path) or Path(path).read_text())
+    for text in ("a: 1", "a: 2", "a: 22"):
+        file.write_text(text)
+        read += [load(str(file), None), load(str(file), None)]
+    assert read == ["a: 1", "a: 1", "a: 2", "a: 2", "a: 22", "a: 22"] and len(calls) == 3
 
 
 SHARED = {"augmentation": {"crop": 0.5}, "scales": []}
