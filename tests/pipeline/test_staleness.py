@@ -62,6 +62,7 @@ def value(values: dict, key: str) -> object:
 def stale(project: Path, before: dict, file: str, changes: dict) -> Iterator[str]:
     """The stages that are new, have another command or other dependencies, or depend on the file or on what changes."""
     yaml, after, old, new = YAML(typ="safe"), before, {}, {}
+    places = {file, *map(str, Path(file).parents)}
     if changes:
         text = (project / file).read_text()
         old, new = yaml.load(text), yaml.load(text)
@@ -75,7 +76,7 @@ def stale(project: Path, before: dict, file: str, changes: dict) -> Iterator[str
         (project / file).write_text(text)
     for name, (command, paths, params) in after.items():
         is_other = name not in before or before[name][:2] != (command, paths)
-        is_path = file != "params.yaml" and any(Path(file).is_relative_to(path) for path in paths)
+        is_path = file != "params.yaml" and not places.isdisjoint(paths)
         if is_other or is_path or any(value(old, key) != value(new, key) for key in params.get(file, [])):
             yield name
 
