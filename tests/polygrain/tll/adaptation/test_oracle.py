@@ -17,10 +17,11 @@ from tests.helpers.project import ROOT
 
 ORACLE = np.load(ROOT / "tests/oracles/tll_adaptation.npz", allow_pickle=False)
 VIEWS = np.stack([ORACLE["originals"], ORACLE["flipped"]], 1)  # side view pair dim
+CASES = pytest.mark.parametrize("case", [0, 1], ids=["sigma 1", "sigma 15"])
 SIDES = Sides(*(torch.from_numpy(side)[None] for side in VIEWS))
 
 
-@pytest.mark.parametrize("case", [0, 1], ids=["sigma 1", "sigma 15"])
+@CASES
 def test_gradient__is_that_of_the_authors_code(case):
     start = torch.from_numpy(ORACLE["start"])[None]
     loss, found = gradient(start, SIDES, float(ORACLE["sigma"][case]))
@@ -29,7 +30,7 @@ def test_gradient__is_that_of_the_authors_code(case):
     assert (found[0] - expected).abs().max() <= 1e-6 * expected.abs().max() + 1e-9
 
 
-@pytest.mark.parametrize("case", [0, 1], ids=["sigma 1", "sigma 15"])
+@CASES
 def test_train__ends_where_the_authors_code_ends(case, tmp_path):
     steps = ORACLE["losses"].shape[1]
     state = Training(torch.from_numpy(ORACLE["start"].copy())[None], steps, steps, 5)

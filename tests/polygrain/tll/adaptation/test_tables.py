@@ -11,17 +11,12 @@ from tests.helpers.pairs import plain_recall
 TESTED = np.array([7, 3, 9])
 
 
-def filled() -> tuple[Tables, torch.Tensor, torch.Tensor]:
+def test_write__tables_hold_what_was_added(tmp_path):
     left, right = normalize(torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
     tables = Tables(2)
     tables.add_run("pca", 0, TESTED, left, right)
     tables.add_run("pca", 1, TESTED[::-1].copy(), left, left)
     tables.add_history("sigma_1", Training(torch.zeros(2, 5, 4), 4, 2, 2))
-    return tables, left, right
-
-
-def test_write__tables_hold_what_was_added(tmp_path):
-    tables, left, right = filled()
     tables.write(tmp_path)
     recall = pq.read_table(tmp_path / "recall.parquet").to_pylist()
     first = [row["recall"] for row in recall if row["row"] == "pca" and row["run"] == 0]
