@@ -184,13 +184,25 @@ def ranked_table(task: str, own: np.ndarray, ranked: Ranked, gallery: np.ndarray
     return pa.Table.from_arrays([tasks, *arrays], schema=RANKS)
 
 
-def measure_attention(model: Model, pixels: arrays.Reader, rows: np.ndarray, tasks: np.ndarray) -> list[dict]:
-    """The mean weight of every adaptor in every layer, for each task's test images, with the layer's mean entropy.
+def embed_fused(
+    model: Model, pixels: arrays.Reader, rows: np.ndarray, description: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings `row dim` of a fusion, and its weights `row layer adaptor`, by one pass."""
+
+    def side_by_side(images: torch.Tensor) -> torch.Tensor:
+        embeddings, weights = model.with_attention(images)
+        return torch.cat([embeddings, weights.flatten(1)], 1)
+
+    both = embed_anew(model, pixels, rows, *device.inference(model.config.size), description, side_by_side)
+    return both[:, : model.dim], both[:, model.dim :].reshape(len(rows), len(model.adaptors), -1)
+
+
+def attention_records(names: list[str], weights: np.ndarray, tasks: np.ndarray) -> list[dict]:
+    """The mean weight of every adaptor in every layer, for each task's images, with the layer's mean entropy.
 
     An entropy is a share of what equal weights have: 1 is the average fusion, 0 a choice of one adaptor.
     """
-    names, records = model.config.adaptors.names, []
-    weights = embed_anew(model, pixels, rows, *device.inference(model.config.size), "attention", model.attention)
+    records = []
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
     entropies = -(weights * logs).sum(2) / np.log(len(names))
     for task in dict.fromkeys(tasks):
@@ -228,11 +240,14 @@ def main(
     collection, pixels = read_tables(images, tasks), open_pixels(images, tasks)
     rows, test = np.arange(len(collection.tasks)), np.flatnonzero(collection.is_test)
     network = None if model == "pixels" else load(folder).to(device.best())
+    is_fused = bool(network is not None and network.adaptors and network.adaptors[0].count > 1)
+    front, known = (None, Comparisons()) if network is None else (network.in_front, Comparisons.read(folder))
     if network is None:
-        embeddings, front, known = raw_pixels(pixels, rows), None, Comparisons()
+        embeddings = raw_pixels(pixels, rows)
+    elif is_fused:
+        embeddings, attention = embed_fused(network, pixels, rows, model)
     else:
         embeddings = embed(network, open_features(features, tasks), pixels, rows, model)
-        front, known = network.in_front, Comparisons.read(folder)
     tested, drawn = collection.some(test), drawn_of(collection)
     whitened = embeddings[test]
     # Images that all look alike have no axes to scale.
@@ -259,7 +274,6 @@ def main(
         }
         results["smoothing"] = {task: asdict(chosen[task].smoothing) for task in drawn}
         protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, chosen, front))
-    is_fused = bool(len(test) and network is not None and network.adaptors and network.adaptors[0].count > 1)
     with outputs.folder(output) as target:
         for protocol in protocols:
             results[protocol.written], table, ranked = protocol.measure()
@@ -268,9 +282,9 @@ def main(
                 pq.write_table(ranked, target / f"{protocol.queries.replace('queries', 'ranked')}.parquet")
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
-        if is_fused:
-            attention = measure_attention(network, pixels, test, tested.tasks)
-            pq.write_table(pa.Table.from_pylist(attention), target / "attention.parquet")
+        if is_fused and len(test):
+            records = attention_records(network.config.adaptors.names, attention[test], tested.tasks)
+            pq.write_table(pa.Table.from_pylist(records), target / "attention.parquet")
     return spoken(results)
 
 

@@ -16,7 +16,7 @@ from polygrain.store import arrays
 from polygrain.store.image_table import read_tables
 from polygrain.store.mapped_rows import Reader
 from stages import evaluation
-from stages.evaluation import Params, main, measure_attention, raw_pixels
+from stages.evaluation import Params, attention_records, embed_fused, main, raw_pixels
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
 PARAMS = Params(whitened_dim=8)
@@ -117,11 +117,14 @@ def test_main__the_average_has_equal_weights(world):
     assert all(row["entropy"] == pytest.approx(1) for row in rows)
 
 
-def test_measure_attention__entropy_is_the_mean_over_images(world):
+def test_attention_records__entropy_is_the_mean_over_images(world):
     model = adapted(world / "encoder", NAMES, 0, fusion="attention")
     pixels, rows = arrays.open(world / "images/dots/pixels.zarr"), np.arange(6)
-    records = measure_attention(model, pixels, rows, np.array(["dots"] * 4 + ["other"] * 2))
-    weights = model.attention(torch.from_numpy(pixels[:6]).permute(0, 3, 1, 2)).numpy().astype(float)
+    embeddings, weights = embed_fused(model, pixels, rows, "fusion")
+    expected = model.with_attention(torch.from_numpy(pixels[:6]).permute(0, 3, 1, 2))
+    for found, one in zip((embeddings, weights), expected, strict=True):
+        np.testing.assert_allclose(found, one, atol=1e-6)
+    records = attention_records(NAMES, weights, np.array(["dots"] * 4 + ["other"] * 2))
     for record in records:
         own, layer = weights[:4] if record["task"] == "dots" else weights[4:], record["layer"]
         by_hand = [-sum(w * np.log(w) for w in image[layer] if w > 0) / np.log(2) for image in own]

@@ -82,7 +82,7 @@ def test_main__the_average_has_nothing_to_learn(world, tmp_path):
     model = run(world, tmp_path / "out", "average")
     assert model.config.adaptors.fusion == "average" and model.config.adaptors.names == NAMES
     assert read_csv(tmp_path / "out/history.csv") == read_csv(tmp_path / "out/moved.csv") == []
-    torch.testing.assert_close(model.attention(torch.rand(3, 3, 32, 32)), torch.full((3, 2, 2), 0.5))
+    torch.testing.assert_close(model.with_attention(torch.rand(3, 3, 32, 32))[1], torch.full((3, 2, 2), 0.5))
 
 
 def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):

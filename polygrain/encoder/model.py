@@ -220,13 +220,15 @@ class Model(nn.Module):
         return self.reduction(nn.functional.normalize(joined, dim=1))
 
     @torch.no_grad()
-    def attention(self, images: Num[Tensor, "batch 3 y x"]) -> Float[Tensor, "batch layer adaptor"]:
-        """The weight of each adaptor, for every image and layer."""
-        self.features(images if self.takes_other_sides else squares_along(images)[0])
-        layers = [layer.weights for layer in self.adaptors if layer.weights is not None]
+    def with_attention(
+        self, images: Num[Tensor, "batch 3 y x"]
+    ) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "batch layer adaptor"]]:
+        """Embeddings, and the weight of each adaptor for every image and layer; of several squares the first."""
+        embeddings = self(images)
+        layers = [layer.weights[: len(images)] for layer in self.adaptors if layer.weights is not None]
         if not layers:
             raise ValueError("attention needs a fusion of at least two adaptors; this model has none")
-        return torch.stack(layers, 1)
+        return embeddings, torch.stack(layers, 1)
 
     def mask(self, *names: str) -> "Model":
         """Leaves the named adaptors out from now on, the others share their weight; without a name, brings all back."""

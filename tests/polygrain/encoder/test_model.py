@@ -83,10 +83,11 @@ def test_features__are_the_class_token_after_the_last_norm(encoder, images):
 
 
 def test_mask__takes_an_adaptor_out_and_puts_it_back(fused, images):
-    before, weights = fused(images), fused.attention(images)
+    before, weights = fused.with_attention(images)
+    assert torch.equal(before, fused(images))
     torch.testing.assert_close(weights.sum(2), torch.ones(5, 2))
     masked = fused.mask("k4")
-    assert torch.equal(masked.attention(images)[:, :, 1], torch.zeros(5, 2))
+    assert torch.equal(masked.with_attention(images)[1][:, :, 1], torch.zeros(5, 2))
     assert not torch.allclose(masked(images), before)
     assert torch.equal(fused.mask()(images), before)
     for names, message in ((("k3",), "no adaptor k3; known: k2, k4, k8"), (("k2", "k4", "k8"), "leave no adaptor")):

@@ -122,7 +122,7 @@ def test_program__leaves_the_model_as_it_was():
     less = [(row - mean) / (row - mean).norm() for row in model(images)]
     torch.testing.assert_close(program.Program(model, mean.tolist())(images), torch.stack(less), rtol=0, atol=1e-5)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert model.attention(images).isfinite().all()
+    assert model.with_attention(images)[1].isfinite().all()
 
 
 def test_torch_export__the_file_holds_no_pickle(tmp_path):
