@@ -15,7 +15,7 @@ from polygrain.compute.counted import counted
 from polygrain.encoder.config import WHOLE_FOLDER
 from polygrain.encoder.kept import digest
 from polygrain.encoder.model import Model
-from polygrain.encoder.origin import published
+from polygrain.encoder.networks import published
 from polygrain.report.visible import visible
 from polygrain.store.reading import reading
 

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
 import torch
@@ -100,10 +101,10 @@ def plain_pads(network: nn.Module) -> bool:
     At a stride of 2, TensorFlow's pads are those of torch at the far ends, and one less at the near ends of even sides:
     of the turned image with turned weights they are torch's own.
     """
-    from timm.layers import Conv2dSame
+    from timm.layers.conv2d_same import Conv2dSame
 
     strided = [module for module in network.modules() if getattr(module, "stride", 1) not in (1, (1, 1))]
-    same = [module for module in network.modules() if isinstance(module, Conv2dSame)]
+    same: list[Any] = [module for module in network.modules() if isinstance(module, Conv2dSame)]
     if not same or not {*strided} <= {*same} or not all(map(can_turn, same)):
         return False
     for module in network.modules():

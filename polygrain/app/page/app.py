@@ -4,6 +4,7 @@ import math
 import time
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -47,7 +48,7 @@ class Page:
         self.right = lru_cache(32)(self.judge)
         self.alike = lru_cache(16)(self.find_alike)
 
-    def about(self) -> dict:
+    def about(self) -> dict[str, Any]:
         counts = zip(self.task_names.tolist(), np.bincount(self.tasks).tolist(), strict=True)
         tasks = [{"name": name, "count": count} for name, count in counts]
         return {
@@ -84,7 +85,7 @@ class Page:
         pictures = self.pictures.stored(query, [side.network.config for side in self.sides])
         return [side.embed(picture) for side, picture in zip(self.sides, pictures, strict=True)]
 
-    def judge(self, place: int | None) -> dict:
+    def judge(self, place: int | None) -> dict[str, Any]:
         """For each side the share of an image's nearest that are from its own folder, over all images or drawn ones."""
         folders, shares = self.folders, []
         asked = np.flatnonzero(np.bincount(folders)[folders] > 1)
@@ -97,7 +98,7 @@ class Page:
                 shares.append(float((folders[rows] == folders[asked, None]).mean()))
         return {"shares": shares, "asked": len(asked), "nearest": min(JUDGED, len(folders) - 1)}
 
-    def find_alike(self, above: float) -> dict:
+    def find_alike(self, above: float) -> dict[str, Any]:
         """The most alike of the near-duplicates, and the oddest of the images.
 
         `least`: a cosine below which near-duplicates are not worth a look, since half of all images have one there.
@@ -124,7 +125,7 @@ class Page:
             chosen = has if chosen is None else chosen & has
         return chosen
 
-    def sample(self, task: str | None, text: str, start: int, count: int) -> dict:
+    def sample(self, task: str | None, text: str, start: int, count: int) -> dict[str, Any]:
         """Rows to begin with, spread over all; other ones for each start."""
         among = self.among(task, text)
         rows = np.arange(len(self.paths)) if among is None else np.flatnonzero(among)
@@ -132,7 +133,7 @@ class Page:
         chosen = rows[(start + step * np.arange(min(count, len(rows)))) % len(rows)] if len(rows) else rows
         return {"rows": [self.shown(row) for row in sorted(set(chosen.tolist()))], "of": len(rows)}
 
-    def search(self, query: Query, task: str | None, text: str, k: int, place: int | None = None) -> dict:
+    def search(self, query: Query, task: str | None, text: str, k: int, place: int | None = None) -> dict[str, Any]:
         """The k nearest rows on each side, the query's own left out, with the milliseconds it took.
 
         `mates`: how many other images of those searched are in the query's folder.
@@ -155,7 +156,7 @@ class Page:
             reply |= {"asked": self.shown(query.row), "mates": int((mates if among is None else mates & among).sum())}
         return reply
 
-    def shown(self, row: int) -> dict:
+    def shown(self, row: int) -> dict[str, Any]:
         return {"row": row, "path": self.paths[row], "folder": int(self.folders[row])}
 
 

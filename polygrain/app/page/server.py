@@ -39,7 +39,7 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         raise ValueError(
-            f"port {port} cannot be used ({os.strerror(error.errno)}): choose another with --port"
+            f"port {port} cannot be used ({os.strerror(error.errno or 0)}): choose another with --port"
         ) from error
 
 

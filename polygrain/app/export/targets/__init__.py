@@ -23,4 +23,4 @@ class Target(Protocol):
     def runner(self, file: Path) -> Run: ...
 
 
-TARGETS: tuple[Target, ...] = (torch_export, onnx)
+TARGETS: tuple[Target, ...] = (torch_export, onnx)  # type: ignore[assignment]  # modules, by their names

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -28,11 +29,12 @@ embeddings = np.stack(embeddings)$unit
 def write(program: ExportedProgram, file: Path) -> None:
     """Weights and graph in one file; beyond ONNX's 2 GB the weights are in a second file."""
     axes = {0: "batch"} | (FREE if has_free_sides(program) else {})
-    names = {"input_names": [INPUT], "output_names": ["embeddings"], "dynamic_shapes": {INPUT: axes}}
+    names: dict[str, Any] = {"input_names": [INPUT], "output_names": ["embeddings"], "dynamic_shapes": {INPUT: axes}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about its own libraries
         try:
-            torch.onnx.export(program, dynamo=True, verbose=False, **names).save(file)
+            exported: Any = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+            exported.save(file)
         except torch.onnx.errors.OnnxExporterError as error:
             raise ValueError(f"ONNX has no operator for a part of this network ({first_line(error)})") from error
 
