@@ -54,7 +54,7 @@ def small_tll(made: dict, root: Path) -> None:
         ("gsp-cifar-fig3b", "gsp_report", small_cifar, "gsp_report/cifar_collage/index.html", "pnca-gsp"),
         ("gsp-cifar-distilled", "gsp_report", small_cifar, "gsp_report/cifar_collage/index.html", "pnca-gap"),
         ("gsp-cifar10", "gsp_report", small_cifar, "gsp_report/cifar10/index.html", "pnca-gsp"),
-        ("tll-obj-dino", "tll_report", small_tll, "tll_report/deits16/index.html", "sigma 15"),
+        ("tll-obj-dino", "tll_report", small_tll, "tll_report/deits16/index.html", "Adapted, σ = 15"),
         ("mrt-cub", "evaluation@encoder", small_cub, "evaluation/encoder/metrics.json", "map_at_r"),
     ],
 )

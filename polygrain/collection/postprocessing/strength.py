@@ -15,7 +15,7 @@ Of a large collection whole neighbourhoods are compared: a random sample would h
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -48,10 +48,13 @@ class SmoothingSettings(Section):
     graphs: list[Count] = Field(
         min_length=1, max_length=20, description="numbers of neighbours that are compared for a task of `choice.alike`"
     )
-    depth: Count = Field(description="nearest images that are compared, at most a fifth of them")
     guard: Count = Field(description="nearest images on which smoothing may not lower the agreement, for other tasks")
-    fewest: int = Field(ge=6, description="with fewer images nothing is smoothed; of 6, one query searches five")
-    errors: float = Field(ge=0, le=100, description="standard errors within which smoothings count as equal")
+    depth: ClassVar[int] = 100
+    """Nearest images that are compared, at most a fifth of them."""
+    fewest: ClassVar[int] = 100
+    """With fewer images nothing is smoothed."""
+    errors: ClassVar[float] = 2.0
+    """Standard errors within which smoothings count as equal."""
 
 
 # Of vectors, and of a folder that is no task. params.yaml has the same for tasks, where they can be changed.
@@ -60,10 +63,7 @@ SETTINGS = SmoothingSettings(
     strengths=[0.5, 0.8, 0.9, 0.95],
     queries=400,
     graphs=[5, 10, 20, 40],
-    depth=100,
     guard=10,
-    fewest=100,
-    errors=2.0,
 )
 
 
