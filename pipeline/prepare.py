@@ -19,7 +19,7 @@ from polygrain.config.lists import Lists
 from polygrain.config.site import keep_site
 from polygrain.runner import command
 from polygrain.runner.inputs import digest
-from polygrain.sources.datasets.addresses import SOURCES
+from polygrain.sources.datasets.sets import SETS
 from polygrain.sources.folder import few, require_followed
 
 STAGES = sorted(path.stem for path in (Path(__file__).parents[1] / "stages").glob("[a-z]*.py"))
@@ -115,8 +115,8 @@ def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[st
 
 def way_to(data: Path, source: object, folder: Path) -> str:
     """How to get missing data: by the command that fetches a public data set, or as the page on the papers says."""
-    known = SOURCES.get(str(source))
-    if known and known.archives and data.name in SOURCES:
+    known = SETS.get(str(source))
+    if known and known.archives and data.name in SETS:
         return f": python -m polygrain.sources.datasets {data.parent} {data.name}"
     return ": docs/howto/papers.md says how to get it" if folder.name in compose.listed(folder.parent) else ""
 

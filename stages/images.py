@@ -20,7 +20,7 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,11 +33,11 @@ from polygrain.config import schema
 from polygrain.config.lists import Lists, Task
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
-from polygrain.sources import archive, folder, installed, names
-from polygrain.sources.candidates import Assignment, Candidates, assign, by_class, in_splits, published, read_share
-from polygrain.sources.decode import decode_all
-from polygrain.sources.streams import stream
+from polygrain.sources import archive, folder
+from polygrain.sources.kind import Ask, Assignment, Candidates, assign
+from polygrain.sources.kinds import kind_of
 from polygrain.sources.streams.ingest import Ingestion
+from polygrain.sources.streams.stream import Stream, require_labels
 from polygrain.store import arrays, work
 from polygrain.store.coded import Coding
 from polygrain.store.image_table import TABLE, read_table, write_share
@@ -89,39 +89,7 @@ class Params(schema.Section):
         return Coding(kind, int(quality or 100), side) if quality or side else None  # type: ignore[arg-type]
 
 
-def draw(source: str, params: Params) -> installed.Pictures:
-    """The images of a source that is installed."""
-    if source == "digits":
-        return installed.digits(params.side, params.per_class.digits)
-    if source == "glyphs":
-        return installed.glyphs(params.side, params.per_class.glyphs)
-    if source == "patches":
-        return installed.patches(params.side, params.per_class.patches, params.places)
-    raise ValueError(f"source is {source!r}; known: {', '.join(names.KNOWN)}")
-
-
-def find(raw: Path, place: Path, source: str, unseen: bool, params: Params) -> Candidates:
-    """The candidates of any source but a stream; `place` is the folder itself, or the content of a zip."""
-    if source == "folder":
-        listing = archive.find(raw)
-        return by_class(
-            listing.images,
-            unseen,
-            lambda paths: decode_all(place, paths, params.side, params.shape),
-            listing.rejected,
-        )
-    if source == "splits":
-        return in_splits(place, params.side, params.shape)
-    if source in names.PUBLIC:
-        return published(raw, source, unseen, params.side, params.published_counts, params.shape)
-    drawn = draw(source, params)
-    classes = {path: class_name for class_name, path in drawn}
-    return by_class(classes, unseen, lambda paths: (drawn[classes[path], path] for path in paths), {})
-
-
-def write_pixels(
-    writer: arrays.Writer, candidates: Candidates, keep_duplicates: bool
-) -> tuple[dict[str, tuple], dict[str, str]]:
+def write_pixels(writer: arrays.Writer, candidates: Candidates) -> tuple[dict[str, tuple], dict[str, str]]:
     """Stores (the first copy of) each picture; returns {path: last columns of its row} in order, and {path: reason}."""
     stored: dict[str, tuple] = {}
     rejected: dict[str, str] = {}
@@ -131,7 +99,7 @@ def write_pixels(
     for path, outcome in progress(pairs, "read", len(candidates.rows), "image"):
         if isinstance(outcome, str):
             rejected[path] = outcome
-        elif not keep_duplicates and (reason := outcome.copied(first)):
+        elif not candidates.is_published and (reason := outcome.copied(first)):
             rejected[path] = reason
         else:
             # Of pictures that are kept twice both are queries, or none is.
@@ -146,35 +114,33 @@ def write_pixels(
     return stored, rejected
 
 
-def streamed(raw: Path, output: Path, task: str, params: Params, spec: Task) -> str:
-    """`main` for a stream: finished shards stay in `.work` until all are there."""
-    source = spec.source
-    images = stream.find(raw, source, spec.files)
-    kept = work.folder("images", task, [source, spec.files, params, images.place.root, images.place.digest], [])
-    ingestion = Ingestion(kept, params.side, params.shape, params.coding)
+def write_stream(
+    stream: Stream, partial: Path, raw: Path, task: str, params: Params, spec: Task
+) -> list[tuple[str, str]]:
+    """Writes pictures and table of a stream; returns (path, reason) of what is left out.
+
+    Finished shards stay in `.work` until the result is kept.
+    """
+    values = [spec.source, spec.files, params, stream.place.root, stream.place.digest]
+    ingestion = Ingestion(work.folder("images", task, values, []), params.side, params.shape, params.coding)
     before = sum(len(part.rows) + len(part.rejected) for part in ingestion.parts())
-    count = images.total()
-    steps = ingestion.run(images)
-    for _ in progress(steps, "read", count and count - before, "image"):
+    count = stream.total()
+    for _ in progress(ingestion.run(stream), "read", count and count - before, "image"):
         pass
-    if stream.find(raw, source, spec.files).place.digest != images.place.digest:
-        raise ValueError(f"{raw} changed while it was read: start the run again, it goes on")
-    classes, rejected = Counter(), []
+    classes, rejected = Counter[str](), []
     for part in ingestion.parts():
         classes.update(class_name for _, class_name, *_ in part.rows)
-        rejected += part.rejected
-    stream.require_labels(classes, Counter(reason for _, reason in rejected), str(raw))
-    rejected += map(list, images.others.items())
+        rejected += [(path, reason) for path, reason in part.rejected]
+    require_labels(classes, Counter(reason for _, reason in rejected), str(raw))
+    rejected += stream.others.items()
     assigned = classes_of(raw, classes, spec.unseen, dict(rejected))
-    with outputs.folder(output) as partial:
-        with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
-            for part in ingestion.parts():
-                rows = [(path, task, *assigned[name], *measures) for path, name, *measures, _ in part.rows]
-                writer.write_table(table_of(rows, spec.unseen, params))
-        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
-        # They stay where the next start looks for them, until the result is kept.
-        shutil.copytree(ingestion.pixels, partial / "pixels.zarr", copy_function=link)
-    return summary(output, len(rejected))
+    with pq.ParquetWriter(partial / "table.parquet", TABLE) as writer:
+        for part in ingestion.parts():
+            rows = [(path, task, *assigned[name], *measures) for path, name, *measures, _ in part.rows]
+            writer.write_table(table_of(rows, spec.unseen, params))
+    # They stay where the next start looks for them.
+    shutil.copytree(ingestion.pixels, partial / "pixels.zarr", copy_function=link)
+    return rejected
 
 
 def link(file: str, target: str) -> None:
@@ -215,38 +181,47 @@ def table_of(rows: list[tuple], unseen: bool, params: Params) -> pa.Table:
     return pa.Table.from_pylist(records, TABLE)
 
 
+def write_candidates(
+    candidates: Candidates, partial: Path, raw: Path, task: str, params: Params, spec: Task
+) -> list[tuple[str, str]]:
+    """As `write_stream`, of all images but a stream's."""
+    row = largest(params.side, params.shape)
+    with arrays.create(partial / "pixels.zarr", row, "uint8", "image y x channel", params.coding) as writer:
+        stored, unreadable = write_pixels(writer, candidates)
+    if candidates.is_published and unreadable and params.published_counts:
+        raise ValueError(f"{raw} differs from what {spec.source} publishes: {folder.summary(unreadable)}")
+    rejected = candidates.rejected | unreadable
+    if not stored:
+        raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
+    rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
+    pq.write_table(table_of(rows, spec.unseen, params), partial / "table.parquet")
+    for share, paths in candidates.shares.items():
+        write_share(partial, share, (path for path in paths if path in stored))
+    return [*rejected.items()]
+
+
 def main(raw: Path, output: Path, *, task: str, params: Params, lists: Lists) -> str:
     """Ingests one task; `raw` is its folder, file or listing, for an embedded source versions.yaml."""
     spec = lists.tasks[task]
-    source = spec.source
-    if source in names.STREAMS:
-        return streamed(raw, output, task, params, spec)
-    is_public = source in names.PUBLIC
-    with (
-        outputs.folder(output) as partial,
-        archive.opened(raw, partial / "unpacked") if source in ("folder", "splits") else nullcontext(raw) as place,
-    ):
-        before = entries(raw)
-        candidates = find(raw, place, source, spec.unseen, params)
-        training = [path for path, row in candidates.rows.items() if row.split == "train"]
-        shares = params.listed_shares if source == "splits" else []
-        listed = {share: read_share(place, share, training) for share in shares}
-        row = largest(params.side, params.shape)
-        with arrays.create(partial / "pixels.zarr", row, "uint8", "image y x channel", params.coding) as writer:
-            stored, unreadable = write_pixels(writer, candidates, keep_duplicates=is_public)
-        if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
-            raise ValueError(f"{raw} changed while it was read: start the run again")
-        if is_public and unreadable and params.published_counts:
-            raise ValueError(f"{raw} differs from what {source} publishes: {folder.summary(unreadable)}")
-        rejected = candidates.rejected | unreadable
-        if not stored:
-            raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")
-        rows = [(path, task, *candidates.rows[path], *measures) for path, measures in stored.items()]
-        table = table_of(rows, spec.unseen, params)
-        pq.write_table(table, partial / "table.parquet")
-        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected.items())])
-        for share, paths in listed.items():
-            write_share(partial, share, (path for path in paths if path in stored))
+    kind = kind_of(spec.source)
+    with outputs.folder(output) as partial, ExitStack() as stack:
+        ask = Ask(
+            params,
+            spec.unseen,
+            spec.files,
+            unpacked=lambda path: stack.enter_context(archive.opened(path, partial / "unpacked")),
+        )
+        before, images = entries(raw), kind.open(raw, ask)
+        if isinstance(images, Stream):
+            rejected = write_stream(images, partial, raw, task, params, spec)
+            again = kind.open(raw, ask)
+            if isinstance(again, Stream) and again.place.digest != images.place.digest:
+                raise ValueError(f"{raw} changed while it was read: start the run again, it goes on")
+        else:
+            rejected = write_candidates(images, partial, raw, task, params, spec)
+            if entries(raw) != before:  # a folder that was away for a moment, while the files were listed
+                raise ValueError(f"{raw} changed while it was read: start the run again")
+        write_csv(partial / "rejected.csv", [("path", "reason"), *sorted(rejected)])
     return summary(output, len(rejected))
 
 

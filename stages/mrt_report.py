@@ -23,8 +23,7 @@ from polygrain.grappa.report import published
 from polygrain.report import page
 from polygrain.report.rows import WHITENED, in_order
 from polygrain.runner import command, outputs
-from polygrain.sources.datasets import counts
-from polygrain.sources.datasets.addresses import SOURCES
+from polygrain.sources.datasets.sets import SETS
 from polygrain.store import image_table
 from polygrain.store.tables import read_parquet
 
@@ -55,8 +54,8 @@ def count_rows(images: Path, lists: Lists) -> list[dict]:
         ours = {}
         for half, mask in (("train", is_train), ("test", ~is_train)):
             ours |= {f"{half}_classes": len(set(labels[mask].tolist())), f"{half}_images": int(mask.sum())}
-        printed_counts = counts.counts(task.source) if task.source in SOURCES else {}
-        printed = {key: printed_counts.get(f"published_{key}", printed_counts.get(key)) for key in COUNTS}
+        counts = SETS[task.source].counts if task.source in SETS else None
+        printed = {key: counts and counts.printed.get(key, getattr(counts, key)) for key in COUNTS}
         rows.append(count_row(name, ours, printed, task.unseen))
     seen, unseen = ([row for row in rows if row["unseen"] == flag] for flag in (False, True))
     ours, printed = ({key: add([row[side][key] for row in seen]) for key in COUNTS} for side in ("ours", "published"))

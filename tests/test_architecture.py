@@ -129,9 +129,10 @@ def test_tests__mirror_the_sources():
         # What a command does is tested where it is done, its words by tests/polygrain/cli/test_main.py.
         # A pooling of build.KNOWN is compared with its twin by poolings/test_build.py, an export target with the model
         # by export/test_program.py; a family goes the whole way in encoder/test_families.py;
-        # sections of the report are drawn by tests/test_report.py.
+        # sections of the report are drawn by tests/test_report.py; a kind of source is opened by test_images.py or
+        # test_sources_and_doors.py.
         is_pooling = path.parent.name == "poolings" and path.stem not in ("build", "prototypes", "transport")
-        is_elsewhere = path.parent.name in ("cli", "config", "families", "items", "sections", "targets")
+        is_elsewhere = path.parent.name in ("cli", "config", "families", "items", "kinds", "sections", "targets")
         if not path.stem.startswith("__") and not is_elsewhere and not is_pooling:
             test = ROOT / "tests" / path.relative_to(ROOT).with_name(f"test_{path.name}")
             missing += [] if test.exists() else [str(path.relative_to(ROOT))]

@@ -1,9 +1,10 @@
 """What each source of images gives at each door: it works, or one sentence says what does."""
 
+import importlib
 import io
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +26,10 @@ from polygrain.store import arrays
 from polygrain.store.tables import read_csv
 from stages import gallery, images
 from tests import test_images
-from tests.helpers import small, streams
+from tests.helpers import small
 from tests.helpers.photos import write_fused, write_photos
 from tests.polygrain.cli.test_embed import run
-
-SOURCES = ("folder", "zip", "tars", "parquet", "s3")
+from tests.polygrain.sources import kinds
 
 
 class Store(dict):
@@ -59,40 +59,23 @@ class World(NamedTuple):
         return pq.read_table(self.data / "images/shoes/table.parquet")["path"].to_pylist()
 
 
-def give(source: str, root: Path, store: Store) -> str:
-    """The same twelve images of three classes, in a source of this kind."""
-    folder = write_photos(root / "photos") / "dots"
-    contents = {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*.png"))}
-    labels = [path.partition("/")[0] for path in contents]
-    members = [
-        [(f"{i:03d}.png", content), (f"{i:03d}.cls", label.encode())]
-        for i, (content, label) in enumerate(zip(contents.values(), labels, strict=True))
-    ]
-    if source == "zip":
-        with zipfile.ZipFile(root / "shoes.zip", "w") as target:
-            for path, content in contents.items():
-                target.writestr(path, content)
-        return str(root / "shoes.zip")
-    if source == "tars":
-        for i in range(2):
-            streams.tar(root / f"tars/{i}.tar", *(member for pair in members[i::2] for member in pair))
-        return str(root / "tars")
-    if source == "parquet":
-        return str(streams.parquet(root / "shoes.parquet", list(contents.values()), labels))
-    if source == "s3":
-        store |= {f"pictures/shoes/{path}": content for path, content in contents.items()}
-        return "s3://pictures/shoes"
-    return str(folder)
+def samples() -> dict[str, Callable[[Path, dict[str, bytes]], str]]:
+    """Each function sample_<source> beside the tests of the kinds: it lays images, {path: bytes}, and says where."""
+    files = [importlib.import_module(f"{kinds.__name__}.{found.name}") for found in iter_modules(kinds.__path__)]
+    parts = [(name.partition("_"), value) for file in files for name, value in vars(file).items()]
+    return {name: value for (start, _, name), value in parts if start == "sample"}
 
 
-@pytest.fixture(scope="module", params=SOURCES)
+@pytest.fixture(scope="module", params=samples())
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """All that a run makes of a source, as far as the doors need it."""
     root, source, store = tmp_path_factory.mktemp("world"), request.param, Store()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(s3fs, "S3FileSystem", lambda **_: store)
         patch.setenv("XDG_CACHE_HOME", str(root / "cache"))
-        given = give(source, root, store)
+        folder = write_photos(root / "photos") / "dots"
+        contents = {file.relative_to(folder).as_posix(): file.read_bytes() for file in sorted(folder.rglob("*.png"))}
+        given = samples()[source](root, contents)
         found, data = examine(given), root / "data"
         raw = Path(found.path)
         if found.listing:

@@ -32,7 +32,7 @@ from polygrain.store.tables import described
 GROUP = 1024
 VERSION = "2"
 STREAMED = (
-    "of zips, tars, Parquet files and object stores `polygrain new` and `polygrain run` make "
+    "of zips and all other sources of images `polygrain new` and `polygrain run` make "
     "data/gallery/<task>/embeddings.parquet, beside data/images/<task>"
 )
 REMEDY = "make it with `polygrain embed DIR -o embeddings.parquet`, and delete it before if it is damaged"

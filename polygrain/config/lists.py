@@ -11,7 +11,7 @@ from polygrain.config.items.mpcl import Detection, Pretraining
 from polygrain.config.items.tll import Study
 from polygrain.config.schema import Name, Section, Text
 from polygrain.report.rows import ROWS, of_stage
-from polygrain.sources.names import KNOWN
+from polygrain.sources.kinds import KNOWN, described
 
 # Each with the folder that DVC has to follow for it, beside those of its stage.
 FUSIONS, BASELINES = of_stage("fusion"), of_stage("baseline")
@@ -26,10 +26,7 @@ ALL = "all"
 class Task(Section):
     """One set of images with classes of its own."""
 
-    source: Literal[KNOWN] = Field(  # type: ignore[valid-type]
-        description="an embedded task, a folder (or zip) of images, ImageNet's splits, tars or parquet (a file, or a "
-        "folder of them), remote (an object store, by its listing), or a public data set"
-    )
+    source: Literal[KNOWN] = Field(description=described())  # type: ignore[valid-type]
     # The values with a default, for few tasks have them.
     files: Text = Field("*", description="of tars, parquet and remote: those whose names have this pattern")
     unseen: bool = Field(False, description="evaluated and never trained on")

@@ -2,18 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
 
 from polygrain.compute.counted import counted
-from polygrain.sources import archive, folder
-from polygrain.sources.look import Look, judged, look_at, look_through
-from polygrain.sources.streams import place, stream
-from polygrain.sources.streams.parquet import holds_embeddings
+from polygrain.sources import folder
+from polygrain.sources.kind import Found
+from polygrain.sources.kinds import FILES, kind_of
+from polygrain.sources.look import Look
 
-STREAMS = {".tar": "tars", ".parquet": "parquet"}
-Listing = tuple[list[str], dict[str, str]]  # of `folder.walk`
 UNSAFE = re.compile(r"['\n]|\$\{")  # it would end a path in a command, or be read as another value
 
 
@@ -21,23 +18,8 @@ QUERIES = 0.2  # images.queries of a new profile
 FEWEST = 50  # choice.criterion.fewest
 
 
-class Folder(NamedTuple):
-    """The images of one task."""
-
-    source: str
-    path: Path | str
-    classes: dict[str, int]
-    """{class name: images}; the one class of unlabelled images is "" """
-    left_out: Mapping[str, int] = {}
-    """{reason: entries}"""
-    labels: str = ""
-    """where they are from, in words"""
-    files: str = "*"
-    """of tars and Parquet files: the pattern of their names"""
-    is_estimate: bool = False
-    """its numbers are estimates"""
-    listing: str | None = None
-    """of an object store: what its listing file is to hold"""
+class Folder(Found):
+    """The images of one task, and what is to be said of them."""
 
     @property
     def train_images(self) -> int:
@@ -73,11 +55,9 @@ def examine(given: str) -> Folder:
     if UNSAFE.search(given):
         raise ValueError(f"{given!r} has a quote, a line break or ${{ in it: rename it")
     path = Path(given)
-    if "://" in given:
-        result = listed(given)
-    else:
-        listing = folder.walk(path, tracked=True) if path.is_dir() else None
-        result = find_stream(path, listing) or found(path, listing)
+    listing = folder.walk(path, tracked=True) if "://" not in given and path.is_dir() else None
+    asked = sorted(FILES, key=lambda name: name == "folder")  # the last one, for it takes any path
+    result = Folder(*next(found for name in asked if (found := kind_of(name).find(given, listing))))
     if not result.classes:
         raise ValueError(f"{given} holds no image; {folder.reasons(Counter(result.left_out))}")
     if len(result.classes) == 1 and "" not in result.classes and not result.is_estimate:
@@ -85,79 +65,13 @@ def examine(given: str) -> Folder:
     return result
 
 
-def found(path: Path, listing: Listing | None) -> Folder:
-    """What a folder or a zip of images holds, by names alone: of damaged files the stage `images` says so."""
-    images, rejected = folder.arrange(*listing, str(path)) if listing else archive.find(path)
-    classes = dict(sorted(Counter(images.values()).items()))
-    left_out = Counter(folder.kind_of(*entry) for entry in rejected.items())
-    return Folder("folder", path, classes, left_out, folder.described(images))
-
-
 def look(task: Folder) -> Look:
     """A look at the files, its lines with all that a run will leave out."""
-    count, path = sum(task.classes.values()), Path(task.path)
-    if task.source == "folder":
-        seen = look_at(path, archive.find(path).images)
-    elif task.source == "remote":
-        seen = judged([], count)
-    else:
-        seen = look_through(stream.find(path, task.source, task.files).entries(), count)
+    seen = kind_of(task.source).look(task)
     left_out = Counter(task.left_out) + seen.left_out
-    reasons = [folder.reasons(left_out, count + sum(task.left_out.values()))] if left_out else []
+    total = sum(task.classes.values()) + sum(task.left_out.values())
+    reasons = [folder.reasons(left_out, total)] if left_out else []
     return seen._replace(lines=reasons + seen.lines)
-
-
-def find_stream(path: Path, listing: Listing | None) -> Folder | None:
-    """The tars or Parquet files that a path or a pattern means; None where it means neither.
-
-    `listing`: of a folder, as `folder.walk` gives it. ValueError for a folder that holds images, too, or tars and
-    Parquet files that do not go together.
-    """
-    if path.exists() or not (re.search(r"[*?\[]", path.name) or path.suffix in STREAMS):
-        where, pattern = path, "*"
-        kind = streamed_by(path, *listing) if listing else STREAMS.get(path.suffix.lower()) if path.is_file() else None
-    else:
-        where, pattern, kind = path.parent, path.name, STREAMS.get(path.suffix.lower(), "tars")
-    if kind is None:
-        return None
-    return Folder(kind, where, *stream.find(where, kind, pattern).content(), pattern)
-
-
-def streamed_by(path: Path, images: list[str], others: dict[str, str]) -> str | None:
-    """Whether tars or Parquet files in a folder hold its images; files of embeddings, as `polygrain embed` writes them,
-    hold none. ValueError for a folder without images whose tars or Parquet files lie deeper.
-    """
-    streamed = [name for name in others if PurePosixPath(name).suffix.lower() in STREAMS and others[name] != "hidden"]
-    files = [path / name for name in streamed if all("=" in part for part in PurePosixPath(name).parts[:-1])]
-    files = [file for file in files if not holds_embeddings(file)]
-    tars, tables = ({file.stem for file in files if file.suffix.lower() == suffix} for suffix in STREAMS)
-    if not files:
-        if streamed and not images:
-            folders = sorted({str((path / name).parent) for name in streamed})
-            which = "the folder" if len(folders) == 1 else "each of the folders, as a task,"
-            raise ValueError(f"{path} holds no image, but {streamed[0]}: give {which} {', '.join(folders[:10])}")
-        return None
-    # Beside each of its tars img2dataset writes a Parquet file of the same name, with no images.
-    if images or (tars and not tables <= tars):
-        other = "images" if images else "tars"
-        raise ValueError(
-            f"{path} holds {files[0].name} beside {other}: give '{path}/*{files[0].suffix}' to read such files alone, "
-            f"or move them away to read the {other}"
-        )
-    return STREAMS[".tar" if tars else ".parquet"]
-
-
-def listed(address: str) -> Folder:
-    """What an object store holds; of tars and Parquet files the first is read, and the others taken to be like it."""
-    location = place.remote(address)
-    whole = stream.of_remote(location)
-    first = whole
-    if whole.kind != "objects":
-        first = whole._replace(place=whole.place._replace(files=whole.place.files[:1]))
-    content = first.content()
-    times = whole.place.bytes / max(1, first.place.bytes)
-    content = content._replace(classes={name: round(count * times) for name, count in content.classes.items()})
-    return Folder("remote", address, *content, is_estimate=times > 1, listing=place.text_of(location))
 
 
 def task_names(given: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,9 @@ others are asked for.
 import hashlib
 import string
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -16,6 +18,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from sklearn.datasets import load_digits, load_sample_images
 
 from polygrain.sources.decode import Picture
+from polygrain.sources.kind import Ask, Candidates, Kind, by_class
 
 # Capitals that are large small letters are left out: nobody can tell them apart once the size varies.
 CAPITALS = "".join(letter for letter in string.ascii_uppercase if letter not in "CKOPSUVWXZ")
@@ -148,3 +151,16 @@ def around(
     start = centre - turn @ np.array([size / 2, size / 2])
     matrix = (turn[0, 0], turn[0, 1], start[0], turn[1, 0], turn[1, 1], start[1])
     return image.transform((size, size), Image.Transform.AFFINE, matrix, Image.Resampling.BICUBIC)
+
+
+class Drawn(Kind):
+    """Images that are drawn, from the `Params` of `images`."""
+
+    def __init__(self, draw: Callable[[Any], Pictures]) -> None:
+        self.draw = draw
+
+    def open(self, raw: Path, ask: Ask) -> Candidates:
+        drawn = self.draw(ask.params)
+        classes = {path: class_name for class_name, path in drawn}
+        rows = by_class(classes, ask.unseen)
+        return Candidates(rows, (drawn[classes[path], path] for path in rows), {})

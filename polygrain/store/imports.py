@@ -28,9 +28,11 @@ def closure(files: Iterable[Path], left_out: tuple[str, ...] = ()) -> dict[str, 
     return found
 
 
+@cache
 def imported(file: Path) -> list[Path]:
-    """The project's modules that a file imports itself."""
-    return [path for path in map(module, sorted(names(file))) if path]
+    """The project's modules that a file imports itself; a package that lists its modules imports them all."""
+    is_list = file.name == "__init__.py" and '.glob("[a-z]*.py")' in file.read_text(encoding="utf-8")
+    return [path for path in map(module, sorted(names(file))) if path] + is_list * sorted(file.parent.glob("*.py"))
 
 
 @cache

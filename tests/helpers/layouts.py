@@ -6,13 +6,15 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from PIL import Image
 from scipy.io import savemat
 from torchvision.datasets import CIFAR10, CIFAR100, Flowers102
 
-from polygrain.sources.datasets import readers
+from polygrain.sources.datasets.sets import SETS, SUPER_CLASSES
+from polygrain.sources.kind import Ask
 
 # Real class names in their published order; the first half trains.
 NAMES = {
@@ -168,7 +170,7 @@ def cifar(root: Path, each: int, version: str) -> Callable:
         written[name] = pickle.dumps(batch)
     names = [f"class {i}" for i in range(10)]
     if version == "100":  # super-classes need the published ones
-        with readers.SUPER_CLASSES.open(encoding="utf-8") as lines:
+        with SUPER_CLASSES.open(encoding="utf-8") as lines:
             names = sorted(name for row in csv.DictReader(lines) for name in row["classes"].split())
     written |= {"batches.meta": pickle.dumps({"label_names": names})} if version == "10" else {}
     written |= {"meta": pickle.dumps({"fine_label_names": names})} if version == "100" else {}
@@ -185,15 +187,11 @@ def cifar(root: Path, each: int, version: str) -> Callable:
     return publish
 
 
-WRITERS: dict[str, Callable[[Path, int], None]] = {
-    "aircraft": aircraft,
-    "cars": cars,
-    "cub": cub,
-    "flowers": flowers,
-    "food101": food101,
-    "products": products,
-    "dtd": dtd,
-    "eurosat": eurosat,
-    "pets": pets,
-    "inshop": inshop,
-}
+def ask(side: int) -> Ask:
+    """What `images` asks of folders, where counts may differ."""
+    params = SimpleNamespace(side=side, shape="crop", listed_shares=[], published_counts=False)
+    return Ask(params, False, "*", lambda raw: raw)
+
+
+# Of each data set of files, by its name.
+WRITERS: dict[str, Callable[[Path, int], None]] = {name: globals()[name] for name in SETS if name in globals()}

@@ -6,12 +6,11 @@ No stage fetches data by itself.
 import sys
 from pathlib import Path
 
-from polygrain.sources.datasets.addresses import SOURCES
-from polygrain.sources.datasets.counts import check_counts
-from polygrain.sources.datasets.load import load
+from polygrain.sources.datasets.load import check_counts, load
+from polygrain.sources.datasets.sets import SETS
 
 if len(sys.argv) < 3:
-    sys.exit(f"error: give a folder and the names of data sets, which are {', '.join(SOURCES)}")
+    sys.exit(f"error: give a folder and the names of data sets, which are {', '.join(SETS)}")
 try:
     for name in sys.argv[2:]:
         dataset = load(name, Path(sys.argv[1]) / name, download=True)

@@ -6,19 +6,12 @@ import shutil
 import tarfile
 import zipfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from polygrain.sources.datasets import readers
-from polygrain.sources.datasets.addresses import SOURCES
-
-READERS = {name: getattr(readers, name, None) for name in SOURCES} | {
-    name: partial(readers.cifar, version=name.removeprefix("cifar").removesuffix("_known"))
-    for name in ("cifar10", "cifar10_known", "cifar100", "cifar100_known")
-}
+from polygrain.sources.datasets.sets import SETS, Records
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ class Dataset:
     @property
     def is_train(self) -> Bool[np.ndarray, " image"]:
         """The training images: by the data set's own list where that counts, else by class (`mrt_split`)."""
-        return self.splits == "train" if SOURCES[self.name].is_listed else mrt_split(self.labels)
+        return self.splits == "train" if SETS[self.name].is_listed else mrt_split(self.labels)
 
 
 def mrt_split(labels: Int[np.ndarray, " image"]) -> Bool[np.ndarray, " image"]:
@@ -53,20 +46,20 @@ def load(name: str, root: str | Path, download: bool = False) -> Dataset:
 
     ValueError for an unknown name, and for a data set that is missing, damaged or contradicts itself.
     """
-    if name not in SOURCES:
-        raise ValueError(f"unknown data set {name!r}; known: {', '.join(SOURCES)}")
+    if name not in SETS:
+        raise ValueError(f"unknown data set {name!r}; known: {', '.join(SETS)}")
     root = Path(os.path.normpath(root))
     if download and missing(name, root):
         fetch(name, root)
     if absent := missing(name, root):
-        raise ValueError(f"{name}: {root / absent[0]} is missing; get it from {SOURCES[name].home}")
+        raise ValueError(f"{name}: {root / absent[0]} is missing; get it from {SETS[name].home}")
     try:
-        records = READERS[name](root)
+        records = SETS[name].read(root)
         splits = np.array(records.splits or [""] * len(records.paths))
         check_records(root, records)
     # The libraries raise a dozen types on damaged files.
     except Exception as error:
-        raise ValueError(f"{name}: {root} is not as published ({error}); get it from {SOURCES[name].home}") from error
+        raise ValueError(f"{name}: {root} is not as published ({error}); get it from {SETS[name].home}") from error
     labels = np.array(records.labels, dtype=np.int64)
     order = np.array(sorted(range(len(labels)), key=lambda i: (labels[i], records.paths[i].as_posix())), dtype=np.int64)
     paths = [records.paths[i] for i in order]
@@ -76,10 +69,10 @@ def load(name: str, root: str | Path, download: bool = False) -> Dataset:
 
 def missing(name: str, root: Path) -> list[str]:
     """The published files that are not below the root."""
-    return [file for file in SOURCES[name].files if not (root / file).exists()]
+    return [file for file in SETS[name].files if not (root / file).exists()]
 
 
-def check_records(root: Path, records: readers.Records) -> None:
+def check_records(root: Path, records: Records) -> None:
     """ValueError if listed images are not there; `check_counts` compares how many there are."""
     if records.pixels is not None:
         return
@@ -90,12 +83,31 @@ def check_records(root: Path, records: readers.Records) -> None:
         raise ValueError(f"{len(gone)} of {len(records.paths)} listed images are missing, the first: {gone[0]}")
 
 
+def check_counts(dataset: Dataset) -> None:
+    """ValueError, with both numbers, if classes or images are not as many as published."""
+    expected, is_train = SETS[dataset.name].counts._asdict(), dataset.is_train
+    if not expected["train_images"]:  # published as a whole
+        is_train = np.zeros(len(is_train), dtype=bool)
+    actual: dict[str, int] = {}
+    for half, mask in (("train", is_train), ("test", ~is_train)):
+        actual |= {f"{half}_classes": len(set(dataset.labels[mask])), f"{half}_images": int(mask.sum())}
+    wrong = [
+        f"{actual[key]:,} {key.replace('_', ' ')} ({expected[key]:,} in its label files)"
+        for key in actual
+        if actual[key] != expected[key]
+    ]
+    if wrong:
+        raise ValueError(
+            f"{dataset.name} has {', '.join(wrong)}: complete it, or set images.published_counts to false to go on"
+        )
+
+
 def fetch(name: str, root: Path) -> None:
     """Downloads the archives, compares their checksums and unpacks them within the folder.
 
     ValueError says what to do by hand if the data set may not be fetched, or the network does not answer.
     """
-    source = SOURCES[name]
+    source = SETS[name]
     if not source.archives:
         raise ValueError(f"{name} cannot be fetched; put {', '.join(source.files)} into {root}, from {source.home}")
     from torchvision.datasets.utils import download_url

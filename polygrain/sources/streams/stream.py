@@ -114,9 +114,7 @@ def require_labels(classes: Mapping[str, int], left_out: Mapping[str, int], wher
 
 
 def find(raw: Path, source: str, pattern: str) -> Stream:
-    """The stream of a source: a tar or Parquet file, a folder of them, or the listing of an object store."""
-    if source == "remote":
-        return of_remote(place.listed(raw), pattern)
+    """The stream of tars or Parquet files: of one, or of a folder of them."""
     location = place.local(raw, SUFFIX[source], pattern)
     if raw.is_dir() and pattern == "*":
         files = [file for file in location.files if not parquet.holds_embeddings(raw / file.name)]

@@ -1,19 +1,13 @@
 import hashlib
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from polygrain.collection.file import Facts, write
-from polygrain.collection.postprocessing import Comparison
 from polygrain.new.folders import Folder, examine, look, task_names
 from polygrain.sources import look as looking
-from polygrain.sources.streams import place, stream
-from polygrain.sources.streams.place import File, Location
 from tests.helpers import streams
 
 
@@ -44,17 +38,6 @@ def test_unmeasured__says_what_too_few_images_leave_open():
 
     assert words(a=40, b=40) == [] and words(a=40, b=9) == ["39 images to train on"]
     assert words(a=1, b=1) == ["no class has two images", "2 images to train on"]
-
-
-def test_examine__a_zip_holds_what_the_folder_in_it_holds(tmp_path):
-    raw, path = paint(tmp_path / "raw", "a/1.png", "b/1.png", "b/2.png", "b/deep/3.png"), tmp_path / "hats.ZIP"
-    (raw / "notes.txt").write_text("x")
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in raw.rglob("*.*"):
-            archive.write(file, file.relative_to(tmp_path))
-    folder = examine(str(raw))
-    assert folder.classes == {"a": 1, "b": 3} and folder.left_out == {".txt": 1}
-    assert examine(str(path)) == folder._replace(path=path)
 
 
 @pytest.fixture
@@ -91,71 +74,11 @@ def test_look__a_stream_is_opened_in_part(tmp_path, monkeypatch):
     assert lines[2].startswith("3 images not opened") and len(lines) == 3
 
 
-def test_examine__tars_and_parquet_files(tmp_path):
-    for number in range(2):
-        streams.tar(tmp_path / f"shards/train-{number}.tar", *streams.samples(4 * number, 4 * number + 4))
-    streams.tar(tmp_path / "shards/val.tar", *streams.samples(0, 3))
-    streams.parquet(tmp_path / "bags/0.parquet", [streams.png(i) for i in range(8)])
-    shards, bags = tmp_path / "shards", tmp_path / "bags"
-    assert examine(f"{shards}/train-*.tar") == Folder("tars", shards, {"0": 3, "1": 3, "2": 2}, files="train-*.tar")
-    assert examine(f"{shards}/val.tar") == Folder("tars", shards / "val.tar", {"0": 1, "1": 1, "2": 1})
-    assert examine(str(bags)) == Folder("parquet", bags, {"": 8})
-
-
-def test_examine__tars_beside_something_else(tmp_path):
-    raw = paint(tmp_path / "raw", "a/1.png", "a/2.png", "b/1.png")
-    columns = {"path": ["a/1.png"], "searched": np.ones((1, 1), np.float32)}
-    write(raw / "embeddings.parquet", columns, Facts("x", 1, Comparison(), raw))
-    assert examine(str(raw)).classes == {"a": 2, "b": 1}
-    streams.tar(raw / "backup.tar", *streams.samples(0, 4))
-    with pytest.raises(ValueError, match=r"holds backup.tar beside images: give '.*/raw/\*.tar' to read"):
-        examine(str(raw))
-    downloaded = tmp_path / "downloaded"
-    streams.tar(downloaded / "00000.tar", *streams.samples(0, 4))
-    streams.parquet(downloaded / "00000.parquet", [streams.png(0)])
-    assert examine(str(downloaded)).source == "tars"
-    streams.parquet(downloaded / "more.parquet", [streams.png(0)])
-    with pytest.raises(ValueError, match="beside tars"):
-        examine(str(downloaded))
-
-
-def test_examine__a_folder_whose_parquet_files_lie_deeper(tmp_path):
-    streams.parquet(tmp_path / "set/data/0.parquet", [streams.png(0)])
-    with pytest.raises(ValueError, match=r"give the folder .*/set/data$"):
-        examine(str(tmp_path / "set"))
-
-
-def test_examine__folders_of_hive_are_the_label(tmp_path):
-    for name in ("boots", "high%20heels"):
-        streams.parquet(tmp_path / f"set/split=a/label={name}/0.parquet", [streams.png(0)])
-    found, several = examine(str(tmp_path / "set")), tmp_path / "several"
-    assert found.classes == {"boots": 1, "high heels": 1} and "label=boots" in found.labels
-    entries = stream.find(found.path, found.source, found.files).entries()
-    assert [entry.class_name for entry in entries] == ["boots", "high heels"]
-    streams.parquet(tmp_path / "shops/shop=x/0.parquet", [streams.png(0)])
-    assert "(shop)" in examine(str(tmp_path / "shops")).labels
-    for name in "ab":
-        streams.parquet(several / name / "0.parquet", [streams.png(0)])
-    with pytest.raises(ValueError, match=r"give each of the folders, as a task, .*/several/a, .*/several/b$"):
-        examine(str(several))
-
-
 def test_examine__reads_each_folder_once(tmp_path, monkeypatch):
     raw, read, scandir = paint(tmp_path / "raw", "a/1.png", "b/2.png", ".git/3.png"), [], os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: read.append(str(path)) or scandir(path))
     examine(str(raw))
     assert sorted(read) == sorted(map(str, (raw, raw / "a", raw / "b", raw / ".git")))
-
-
-def test_examine__an_object_store_by_its_first_tar(tmp_path, monkeypatch):
-    sizes = []
-    for number in range(3):
-        file = streams.tar(tmp_path / f"{number}.tar", *streams.samples(10 * number, 10 * number + 10))
-        sizes.append(file.stat().st_size)
-    files = [File(f"{number}.tar", size, "") for number, size in enumerate(sizes)]
-    monkeypatch.setattr(place, "remote", lambda url: Location(str(tmp_path), files))
-    found = examine("s3://pictures/x")
-    assert found.is_estimate and found.classes == {"0": 12, "1": 9, "2": 9} and '"files": 3' in found.listing
 
 
 @pytest.mark.parametrize(

@@ -16,25 +16,24 @@ def plant(root: Path, *paths: str) -> None:
         (root / path).write_text(path)
 
 
-def test_find__classes_and_what_lies_beside_them(tmp_path: Path) -> None:
-    plant(tmp_path, "b/2.JPG", "b/1.png", "a/x.webp", "a/.hidden.png", ".git/y.png", "b/deep/2.jpg", "cover.jpg")
-    images, rejected = folder.find(tmp_path)
-    assert images == {"a/x.webp": "a", "b/1.png": "b", "b/2.JPG": "b", "b/deep/2.jpg": "b"}
-    assert rejected == {
-        "cover.jpg": "image beside the class folders",
-        "a/.hidden.png": "hidden",
-        ".git/": "hidden",
-    }
-
-
-def test_find__flat(tmp_path: Path) -> None:
-    plant(tmp_path, "2.jpg", "1.jpg", "notes.txt", "empty/readme.md")
-    images, rejected = folder.find(tmp_path)
-    assert images == {"1.jpg": "", "2.jpg": ""}
-    assert rejected == {
-        "notes.txt": "not an image",
-        "empty/readme.md": "not an image",
-    }
+@pytest.mark.parametrize(
+    ("files", "images", "rejected"),
+    [
+        (
+            ["b/2.JPG", "b/1.png", "a/x.webp", "a/.hidden.png", ".git/y.png", "b/deep/2.jpg", "cover.jpg"],
+            {"a/x.webp": "a", "b/1.png": "b", "b/2.JPG": "b", "b/deep/2.jpg": "b"},
+            {"cover.jpg": "image beside the class folders", "a/.hidden.png": "hidden", ".git/": "hidden"},
+        ),
+        (
+            ["2.jpg", "1.jpg", "notes.txt", "empty/readme.md"],
+            {"1.jpg": "", "2.jpg": ""},
+            {"notes.txt": "not an image", "empty/readme.md": "not an image"},
+        ),
+    ],
+)
+def test_find__classes_or_flat_and_what_lies_beside(tmp_path: Path, files, images, rejected) -> None:
+    plant(tmp_path, *files)
+    assert folder.find(tmp_path) == (images, rejected)
 
 
 def test_find__follows_no_link_out_and_takes_no_undecodable_name(tmp_path: Path) -> None:

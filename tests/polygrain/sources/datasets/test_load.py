@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from torchvision.datasets import utils
 
-from polygrain.sources.datasets import addresses, load
+from polygrain.sources.datasets import load
+from polygrain.sources.datasets.sets import SETS, Archive, Counts
 from tests.helpers import layouts
 
 
@@ -39,7 +40,7 @@ def test_load__sorted_by_class_with_a_class_disjoint_half(tmp_path: Path, name: 
 @pytest.mark.parametrize("name", ["cars", "cub"])
 def test_load__raise_on_a_missing_annotation_file(tmp_path: Path, name: str) -> None:
     layouts.WRITERS[name](tmp_path, 2)
-    for file in (tmp_path / file for file in addresses.SOURCES[name].files):
+    for file in (tmp_path / file for file in SETS[name].files):
         if file.is_file():
             content = file.read_bytes()
             file.unlink()
@@ -66,6 +67,15 @@ def test_load__raise_on_a_list_that_leads_outside(tmp_path: Path) -> None:
         load.load("cub", tmp_path / "raw")
 
 
+def test_check_counts__pass_where_all_agree(tmp_path: Path, monkeypatch) -> None:
+    layouts.cub(tmp_path, 3)
+    monkeypatch.setitem(SETS, "cub", SETS["cub"]._replace(counts=Counts(2, 6, 2, 6)))
+    load.check_counts(load.load("cub", tmp_path))
+    monkeypatch.setitem(SETS, "cub", SETS["cub"]._replace(counts=Counts(2, 6, 2, 7)))
+    with pytest.raises(ValueError, match=r"cub has 6 test images \(7 in its label files\): complete it"):
+        load.check_counts(load.load("cub", tmp_path))
+
+
 def test_load__download_checks_and_unpacks(tmp_path: Path, monkeypatch) -> None:
     layouts.cub(tmp_path / "made", 2)
     file = tmp_path / "cub.tar.gz"
@@ -80,8 +90,8 @@ def test_load__download_checks_and_unpacks(tmp_path: Path, monkeypatch) -> None:
 
     monkeypatch.setattr(utils, "download_url", copy)
     for md5 in ("0" * 32, hashlib.md5(file.read_bytes()).hexdigest()):
-        archive = addresses.Archive("https://example.org/cub.tar.gz", md5)
-        monkeypatch.setitem(addresses.SOURCES, "cub", addresses.SOURCES["cub"]._replace(archives=(archive,)))
+        archive = Archive("https://example.org/cub.tar.gz", md5)
+        monkeypatch.setitem(SETS, "cub", SETS["cub"]._replace(archives=(archive,)))
         if md5 == "0" * 32:
             with pytest.raises(ValueError, match=r"cub\.tar\.gz could not be fetched .*corrupted"):
                 load.load("cub", tmp_path / "root", download=True)
