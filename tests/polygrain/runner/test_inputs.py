@@ -86,10 +86,10 @@ STARTS = {
 }
 # Each edit under our dvc, at every moment. Plain DVC records what a stage cannot see any more: it hashes later.
 CASES = [
-    ("value", "after", "ours"), ("value", "loaded", "run"), ("value", "before", "dvc"), ("source", "loaded", "ours"),
-    ("source", "ended", "flow"), ("source", "after", "dvc"), ("new image", "before", "ours"),
-    ("new image", "loaded", "dvc"), ("other image", "after", "ours"), ("lost image", "ended", "ours"),
-    ("graph", "loaded", "dvc"), ("graph", "ended", "ours"),
+    ("value", "after", "ours"), ("value", "loaded", "run"), ("value", "loaded", "dvc"), ("source", "ended", "ours"),
+    ("source", "after", "flow"), ("source", "before", "dvc"), ("new image", "loaded", "ours"),
+    ("new image", "after", "dvc"), ("other image", "before", "ours"), ("lost image", "after", "ours"),
+    ("graph", "after", "dvc"), ("graph", "ended", "ours"),
 ]  # fmt: skip
 
 
