@@ -1,6 +1,5 @@
 """Shapes in signatures are checked while tests run, and only then (it costs nothing in production)."""
 
-import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ def pytest_collection_finish() -> None:
     from polygrain.store import arrays
 
     arrays.SHARD_BYTES = 2**20  # the index of a large shard of small pictures takes zarr up to seconds
-    gc.freeze()  # else what is imported by now is looked through again and again
 
 
 @pytest.hookimpl(wrapper=True)
