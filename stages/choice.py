@@ -36,7 +36,7 @@ from polygrain.runner import command, outputs
 from polygrain.selection import seen
 from polygrain.selection.candidates import report
 from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.search import ENCODER, Judge, Settings, compare, decide
+from polygrain.selection.candidates.search import ENCODER, Evaluator, Settings, compare, decide
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -156,20 +156,20 @@ def main(reads: Reads, output: Path, *, params: Params, smoothing: SmoothingSett
     collection, granularities = world.collection, world.granularities
     is_one = start.config.reduced or start.config.mirrored
     world.stored.require(start, 0 if is_one else blocks_for(start, params.blocks))
-    judge = Judge(params, collection, world.seen, granularities, world.stored)
-    trial = compare(models, reads.encoder, world.pixels, judge)
-    judged = {name: one.judged for name, one in trial.candidates.items()}
-    decision = decide(judged, ENCODER.name, trial.sample, params.errors, params.guard)
-    taken = trial.candidates[decision.chosen]
+    evaluator = Evaluator(params, collection, world.seen, granularities, world.stored)
+    search = compare(models, reads.encoder, world.pixels, evaluator)
+    scores = {name: one.scores for name, one in search.candidates.items()}
+    decision = decide(scores, ENCODER.name, search.sample, params.errors, params.guard)
+    taken = search.candidates[decision.chosen]
     recommended = build(reads.encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
-    best = trial.best_of("encoder")
+    best = search.best_of("encoder")
     without_training = build(reads.encoder if best == ENCODER else reads.resolution, best, world, params)
-    why = report.reasons(trial, decision, params)
+    why = report.reasons(search, decision, params)
     with (reads.views / "recall.csv").open(newline="", encoding="utf-8") as file:
         why += report.about_sides(list(csv.DictReader(file)))
     if taken.form.layer == "clusters":
         why.insert(0, report.about_layer(list(granularities.labels)))
-    content = report.summary(trial, decision.chosen, why, collection)
+    content = report.summary(search, decision.chosen, why, collection)
     with outputs.folder(output) as folder:
         (folder / "without_training").mkdir()
         for model, place in ((recommended, folder), (without_training, folder / "without_training")):
@@ -177,9 +177,9 @@ def main(reads: Reads, output: Path, *, params: Params, smoothing: SmoothingSett
             comparisons(model, world, params, smoothing).write(place)
         (folder / "README.md").write_text(report.card(recommended.config, content), encoding="utf-8")
         (folder / "choice.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        write_csv(folder / "criterion.csv", report.candidate_rows(trial, decision))
-        pq.write_table(report.neighbour_table(trial, taken.neighbours, collection), folder / "neighbours.parquet")
-    return f"recommends {taken.form.name}, from {counted(len(trial.candidates), 'candidate')}"
+        write_csv(folder / "criterion.csv", report.candidate_rows(search, decision))
+        pq.write_table(report.neighbour_table(search, taken.neighbours, collection), folder / "neighbours.parquet")
+    return f"recommends {taken.form.name}, from {counted(len(search.candidates), 'candidate')}"
 
 
 if __name__ == "__main__":

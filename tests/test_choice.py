@@ -15,7 +15,7 @@ from polygrain.encoder.model import load
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
-from polygrain.selection.candidates.search import Judge, measure
+from polygrain.selection.candidates.search import Evaluator, measure
 from polygrain.selection.criterion import embed_views, neighbours
 from polygrain.store.image_table import open_pixels, read_table, read_tables
 from stages import choice, evaluation, gallery, resolution
@@ -169,9 +169,9 @@ def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, nam
 def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name, dim):
     settings = params(dim=dim)
     world = choice.World.of(read_by_all, lists(), settings)
-    judge = Judge(settings, world.collection, world.seen, world.granularities, world.stored)
+    evaluator = Evaluator(settings, world.collection, world.seen, world.granularities, world.stored)
     folder, sample = models[0].parent / name, world.seen.sample
-    for one in measure(judge, load(folder), choice.Form("x"), world.pixels):
+    for one in measure(evaluator, load(folder), choice.Form("x"), world.pixels):
         model = choice.build(folder, one.form, world, settings)
         vectors = embed(model, world.pixels, sample.rows, 16, "float32", "")
         assert vectors.shape[1] == dim

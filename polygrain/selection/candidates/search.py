@@ -1,4 +1,4 @@
-"""The search for the model to hand out: each model with each last layer is judged on sampled images, and one is taken.
+"""The search for the model to hand out: each model with each last layer is evaluated on sampled images; one is taken.
 
 That is the best by the criterion, or a gentler one that is as good: a difference counts by its standard error over the
 sampled images, as images of a task are drawn, and tasks are given.
@@ -57,7 +57,7 @@ class Settings(schema.Section):
 
 
 @dataclass(frozen=True)
-class Judged:
+class Scores:
     """One candidate's criterion and agreement, an entry for each image of the sample."""
 
     score: Float[np.ndarray, " image"]
@@ -65,8 +65,8 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Judges forms of models on the sample that was `seen`.
+class Evaluator:
+    """Evaluates forms of models on the sample that was `seen`.
 
     `granularities`: clusters that make last layers. `features`: stored outputs.
     """
@@ -99,10 +99,10 @@ class Judge:
         train = embed(model, self.features, pixels, rows, "training images")
         return self.seen.embed(model, pixels, self.settings.criterion), train
 
-    def judge(self, embedded: Embedded) -> tuple[Judged, Neighbours]:
+    def evaluate(self, embedded: Embedded) -> tuple[Scores, Neighbours]:
         """Criterion and agreement of each sampled image, and its nearest others in the sample, by task."""
         neighbours = criterion.neighbours(embedded.plain, self.sample, self.settings.criterion.neighbours)
-        return Judged(*criterion.score(embedded, neighbours, self.reference, self.sample)), neighbours
+        return Scores(*criterion.score(embedded, neighbours, self.reference, self.sample)), neighbours
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class Candidate:
     """A form with its criterion, and each sampled image's nearest others under it, by task."""
 
     form: Form
-    judged: Judged
+    scores: Scores
     neighbours: Neighbours
 
 
 @dataclass(frozen=True)
-class Trial:
+class Search:
     """The sample on which candidates are compared, and the candidates by name.
 
     `uncertain` are the tasks that cannot tell. All but the encoder as it is see the side `scale`, in sides of the
@@ -129,7 +129,7 @@ class Trial:
 
     def value(self, name: str) -> float:
         """The criterion of a candidate."""
-        return mean_over_tasks(self.candidates[name].judged.score, self.sample)
+        return mean_over_tasks(self.candidates[name].scores.score, self.sample)
 
     def best_of(self, model: str) -> Form:
         """The best form of a model at the side that all see."""
@@ -141,45 +141,48 @@ class Trial:
         self.candidates.update((one.form.name, one) for one in measured)
 
 
-def measure(judge: Judge, model: Model, form: Form, pixels: arrays.Reader, layers: bool = True) -> Iterator[Candidate]:
+def measure(
+    evaluator: Evaluator, model: Model, form: Form, pixels: arrays.Reader, layers: bool = True
+) -> Iterator[Candidate]:
     """A model with each last layer that is tried; without `layers` as it is."""
-    settings = judge.settings
+    settings = evaluator.settings
     form = replace(form, blocks=blocks_for(model, settings.blocks) if layers else 1)
     blocks = model.without_reduction(form.blocks).to(device.best())
-    sample, train = judge.embed(blocks, pixels, layers)
+    sample, train = evaluator.embed(blocks, pixels, layers)
     learnt = model.reduction if layers else nn.Identity()
 
     def fit() -> Whitening | None:
-        return judge.granularities.fit(train, sample.stacked()) if layers else None
+        return evaluator.granularities.fit(train, sample.stacked()) if layers else None
 
     for one, embedded in with_last_layers(form, learnt, sample, blocks.widths[0], fit, train, settings.dim):
-        yield Candidate(one, *judge.judge(embedded))
+        yield Candidate(one, *evaluator.evaluate(embedded))
 
 
-def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, judge: Judge) -> Trial:
+def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, evaluator: Evaluator) -> Search:
     """Measures every model with each last layer.
 
     `plain` is the encoder as it is. `models`, the encoder among them, see the side that was chosen before. Where no
     task can tell, the encoder as it is becomes the one candidate, unmeasured.
     """
-    settings, sample, tasks = judge.settings, judge.sample, judge.collection.tasks[judge.collection.train]
-    uncertain = [task for task in dict.fromkeys(tasks) if task not in sample.parts()]
+    sample, collection = evaluator.sample, evaluator.collection
+    tasks = dict.fromkeys(collection.tasks[collection.train])
+    uncertain = [task for task in tasks if task not in sample.parts()]
     if not len(sample.rows):
-        nothing = Candidate(ENCODER, Judged(np.empty(0), np.empty(0)), {})
-        return Trial(sample, uncertain, {ENCODER.name: nothing})
+        nothing = Candidate(ENCODER, Scores(np.empty(0), np.empty(0)), {})
+        return Search(sample, uncertain, {ENCODER.name: nothing})
     encoder, start = load(plain), load(models["encoder"])
     for one in (encoder, start):
-        judge.seen.require(one, blocks_for(one, settings.blocks))
+        evaluator.seen.require(one, blocks_for(one, evaluator.settings.blocks))
     scale = start.config.side / encoder.config.side
-    trial = Trial(sample, uncertain, scale=scale)
+    search = Search(sample, uncertain, scale=scale)
     if scale != 1:
-        trial.add(measure(judge, encoder, ENCODER, pixels, layers=False))
+        search.add(measure(evaluator, encoder, ENCODER, pixels, layers=False))
     for name, folder in models.items():
-        trial.add(measure(judge, load(folder), Form(name, scale), pixels))
-    return trial
+        search.add(measure(evaluator, load(folder), Form(name, scale), pixels))
+    return search
 
 
-def falls(measured: Judged, encoder: Judged, sample: Sample, guard: float) -> list[str]:
+def falls(measured: Scores, encoder: Scores, sample: Sample, guard: float) -> list[str]:
     """The tasks on which a candidate is below the encoder by more than `guard` standard errors."""
     differences = {task: measured.score[own] - encoder.score[own] for task, own in sample.parts().items()}
     return [task for task, values in differences.items() if values.mean() < -guard * standard_error(values)]
@@ -194,7 +197,7 @@ class Decision:
     falls: dict[str, list[str]]
 
 
-def decide(candidates: Mapping[str, Judged], encoder: str, sample: Sample, errors: float, guard: float) -> Decision:
+def decide(candidates: Mapping[str, Scores], encoder: str, sample: Sample, errors: float, guard: float) -> Decision:
     """Takes one of the candidates; `encoder` names the plain encoder among them.
 
     Candidates that fall below it on a task are out. Of the rest, the best by the criterion sets the mark. Of those

@@ -15,7 +15,7 @@ from polygrain.selection.candidates.report import (
     neighbour_table,
     summary,
 )
-from polygrain.selection.candidates.search import Candidate, Decision, Judged, Trial
+from polygrain.selection.candidates.search import Candidate, Decision, Scores, Search
 from polygrain.selection.criterion import Sample
 from polygrain.store.image_table import read_tables
 from tests.helpers.small import CONFIG, TASKS, write_images
@@ -56,21 +56,21 @@ def test_card__one_image_is_not_plural():
 
 
 @pytest.fixture
-def trial() -> Trial:
+def search() -> Search:
     """Two images of each task; the model finds more of the first task and fewer of the second."""
     sample = Sample(np.array([0, 3, 50, 51]), np.array(["dots", "dots", "bars", "bars"], dtype=object))
     agreement = np.full(4, 0.5)
     candidates = {
-        "encoder": Candidate(Form("encoder"), Judged(np.array([0.2, 0.4, 0.6, 0.6]), agreement), {}),
-        "k4": Candidate(Form("k4"), Judged(np.array([0.8, 1.0, 0.5, 0.3]), agreement), {}),
+        "encoder": Candidate(Form("encoder"), Scores(np.array([0.2, 0.4, 0.6, 0.6]), agreement), {}),
+        "k4": Candidate(Form("k4"), Scores(np.array([0.8, 1.0, 0.5, 0.3]), agreement), {}),
     }
     for one, order in zip(candidates.values(), ([[1], [0]], [[0], [1]]), strict=True):
         one.neighbours.update({task: np.array(order) for task in TASKS})
-    return Trial(sample, ["few"], candidates)
+    return Search(sample, ["few"], candidates)
 
 
-def test_candidate_rows__the_best_first_with_a_column_for_each_task(trial: Trial) -> None:
-    head, *rows = candidate_rows(trial, Decision("encoder", "k4", {"encoder": [], "k4": ["bars"]}))
+def test_candidate_rows__the_best_first_with_a_column_for_each_task(search: Search) -> None:
+    head, *rows = candidate_rows(search, Decision("encoder", "k4", {"encoder": [], "k4": ["bars"]}))
     first, second = (dict(zip(head, row, strict=True)) for row in rows)
     assert (first["name"], first["criterion"], first["falls"], first["recommended"]) == ("k4", "0.65", "bars", 0)
     assert (second["name"], second["dots"], second["bars"], second["recommended"]) == ("encoder", "0.3", "0.6", 1)
@@ -88,15 +88,15 @@ def test_about_sides__both_with_their_recall_where_two_were_tried() -> None:
     assert about_sides(rows[:1]) == []
 
 
-def test_neighbour_table__rows_within_their_task(trial: Trial, tmp_path: Path) -> None:
+def test_neighbour_table__rows_within_their_task(search: Search, tmp_path: Path) -> None:
     collection = read_tables(write_images(tmp_path / "images"), list(TASKS))
-    rows = neighbour_table(trial, trial.candidates["k4"].neighbours, collection).to_pylist()
+    rows = neighbour_table(search, search.candidates["k4"].neighbours, collection).to_pylist()
     assert [(row["task"], row["row"]) for row in rows] == [("dots", 0), ("dots", 3), ("bars", 2), ("bars", 3)]
     assert [row["encoder"] for row in rows] == [[3], [0], [3], [2]]
 
 
-def test_summary__means_over_tasks_of_both_and_their_difference(trial: Trial, tmp_path: Path) -> None:
-    content = summary(trial, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)))
+def test_summary__means_over_tasks_of_both_and_their_difference(search: Search, tmp_path: Path) -> None:
+    content = summary(search, "k4", ["why"], read_tables(write_images(tmp_path / "images"), list(TASKS)))
     assert content["criterion"]["mean"]["encoder"][0] == pytest.approx(0.45)
     assert content["criterion"]["mean"]["difference"][0] == pytest.approx(0.2)
     assert content["criterion"]["bars"]["recommended"][0] == pytest.approx(0.4)
