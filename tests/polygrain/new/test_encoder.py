@@ -40,37 +40,27 @@ def test_choose__lite0_where_it_is_installed_else_the_shipped_one(monkeypatch, i
 
 
 @pytest.mark.parametrize(
-    ("name", "shorter", "side", "stored"),
+    ("name", "side", "shorter", "written", "values"),
     [
-        ("lite2", 400, 260, 260),
-        ("lite0", 30, 96, 96),
-        ("vit_small_patch14_reg4_dinov2", 300, 280, 294),
-        ("beit_base_patch16_224", 170, 224, 224),  # it takes no other
+        ("lite2", None, 400, "tf_efficientnet_lite2.in1k", (260, 260, 1)),
+        ("lite0", None, 30, "tf_efficientnet_lite0.in1k", (96, 96, 1)),
+        ("resnet50", None, None, "resnet50.a1_in1k", (224, 224, 1)),
+        ("resnet18", 64, 30, "resnet18.a1_in1k", (64, 64, 1)),
+        ("vit_small_patch14_reg4_dinov2", None, 300, "vit_small_patch14_reg4_dinov2.lvd142m", (280, 294, 1.11)),
+        ("vit_small_patch14_reg4_dinov2", 98, None, "vit_small_patch14_reg4_dinov2.lvd142m", (98, 154, 2.47)),
+        ("beit_base_patch16_224", None, 170, None, (224, 224, 1)),  # it takes no other
     ],
 )
-def test_choose__the_side_of_the_training_or_what_the_images_have(monkeypatch, name, shorter, side, stored):
+def test_choose__the_side_that_is_named_or_of_the_training_or_of_the_images(
+    monkeypatch, name, side, shorter, written, values
+):
     monkeypatch.setattr(encoder.installed, "file_of", lambda name: Path("w.pth"))
     monkeypatch.setattr(encoder.Origin, "build", lambda *given: None)
-    settings, _ = choose(Request(name, shorter=shorter))
-    assert (settings.side, settings.stored) == (side, stored)
-
-
-def test_choose__the_side_that_is_named_whatever_the_images_have():
-    assert choose(Request("resnet18", side=64, shorter=30))[0].side == 64
-
-
-@pytest.mark.parametrize(
-    ("name", "side", "written", "values"),
-    [
-        ("resnet50", None, "resnet50.a1_in1k", (224, 224, 1)),
-        ("vit_small_patch14_reg4_dinov2", 98, "vit_small_patch14_reg4_dinov2.lvd142m", (98, 154, 2.47)),
-    ],
-)
-def test_choose__published_weights_by_name(name, side, written, values):
-    settings, words = choose(Request(name, side=side))
-    assert settings.encoder["source"] == "timm" and settings.encoder["architecture"] == written
+    settings, words = choose(Request(name, side=side, shorter=shorter))
     assert (settings.side, settings.stored, settings.cost) == values
-    assert words == f"{written} at {values[0]} px, which timm fetches once"
+    assert written in (None, settings.encoder["architecture"])
+    place = "from an installed package" if "lite" in name else "which timm fetches once"
+    assert settings.encoder["source"] == ("installed" if "lite" in name else "timm") and words.endswith(f" px, {place}")
 
 
 def test_choose__a_checkpoint_with_its_classifier(checkpoint):
