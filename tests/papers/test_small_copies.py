@@ -63,7 +63,7 @@ def test_profile__runs_on_a_small_copy(
 ) -> None:
     copy_project(tmp_path)
     # The copies have other checksums than the archives.
-    with (tmp_path / "polygrain/sources/datasets/readers.py").open("a") as code:
+    with (tmp_path / "polygrain/sources/datasets/sets.py").open("a") as code:
         code.write("\nimport torchvision.datasets.cifar as t\n\nt.check_integrity = lambda *_: True\n")
     made = json.loads(json.dumps(composed(profile)))
     shrink(made, tmp_path)
