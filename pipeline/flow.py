@@ -155,10 +155,7 @@ logging.getLogger("prefect.task_runs").addFilter(as_they_are)
 
 @flow(name="polygrain", persist_result=False, task_runner=ThreadPoolTaskRunner(max_workers=1000))
 def reproduce(
-    profile: str | None = None,
-    targets: list[str] | None = None,
-    jobs: int | None = None,
-    workers: bool = False,
+    profile: str | None = None, targets: list[str] | None = None, jobs: int | None = None, workers: bool = False
 ) -> State:
     """Brings a graph that is `ready` up to date: the stale stages and all that follow from them, several at once."""
     folder = graph.folder_of(profile)
@@ -227,10 +224,7 @@ def verdict(run: Run, todo: list[Stage]) -> State:
 
 
 def main(
-    profile: str | None = None,
-    targets: list[str] | None = None,
-    jobs: int | None = None,
-    workers: bool = False,
+    profile: str | None = None, targets: list[str] | None = None, jobs: int | None = None, workers: bool = False
 ) -> None:
     """Runs the flow and ends the process: 0 all is up to date, 1 a stage failed, 130 or 143 it was stopped.
 

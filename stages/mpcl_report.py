@@ -85,16 +85,7 @@ def gather_starts(probes: dict[str, Measures]) -> dict[str, dict[str, float | in
     return {f"start of {name}": start for name, start in starts.items()}
 
 
-def main(
-    probes: Path,
-    output: Path,
-    *,
-    run: str,
-    lists: Lists,
-    network: Network,
-    epochs: int,
-    batch: int,
-) -> str:
+def main(probes: Path, output: Path, *, run: str, lists: Lists, network: Network, epochs: int, batch: int) -> str:
     measured = {name: read_probe(probes / name) for name in lists.mpcl}
     own = measured[run]
     setting = Setting(list(lists.tasks), network["architecture"], epochs, batch)

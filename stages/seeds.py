@@ -83,16 +83,7 @@ def smoothed(rows: Float32[np.ndarray, "row dim"], tasks: np.ndarray, dim: int) 
     return result if whitener is None else whitening.apply(whitener, result)
 
 
-def main(
-    images: Path,
-    features: Path,
-    output: Path,
-    *,
-    params: Params,
-    blocks: int,
-    lists: Lists,
-    seed: int,
-) -> str:
+def main(images: Path, features: Path, output: Path, *, params: Params, blocks: int, lists: Lists, seed: int) -> str:
     tasks = list(lists.tasks)
     collection = read_tables(images, tasks)
     train: Rows = open_train_features(features, tasks, collection)

@@ -59,13 +59,7 @@ def test_main__its_network_alone_is_a_backbone_of_the_folds(images, tmp_path):
     network = {"small": {"architecture": "resnet20", "side": 32}}
     run(images, tmp_path / "out", networks=network, epochs=1)
     whole, file = load_file(tmp_path / "out/weights.safetensors"), tmp_path / "out/network.safetensors"
-    values = {
-        "weights": "file",
-        "path": str(file),
-        "architecture": "resnet20",
-        "mean": None,
-        "std": None,
-    }
+    values = {"weights": "file", "path": str(file), "architecture": "resnet20", "mean": None, "std": None}
     trunk = load(Backbone(**values, depth=3, is_trained=True, freezes_norm=False), tmp_path, 0)
     for name, tensor in trunk.network.state_dict().items():
         assert np.array_equal(tensor.numpy(), whole[f"network.{name}"])

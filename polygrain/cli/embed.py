@@ -13,10 +13,7 @@ def embed(
     source: Annotated[Path, typer.Argument(metavar="DIR|CSV", help="a folder of images, or a CSV with a column path")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the .parquet to write")],
     model: Annotated[Path, typer.Option(metavar="FOLDER", help="a model folder")] = Path(MODEL),
-    smooth: Annotated[
-        bool,
-        typer.Option("--smooth/--no-smooth", help="smooth the rows, where that helps"),
-    ] = True,
+    smooth: Annotated[bool, typer.Option("--smooth/--no-smooth", help="smooth the rows, where that helps")] = True,
     alike: Annotated[
         int | None, typer.Option(min=2, help="about how many images show the same thing: 6 of a product, 300 of a kind")
     ] = None,

@@ -70,8 +70,7 @@ class Config(BaseModel):
         "of `size` is the input"
     )
     shape: Literal["crop", "whole"] = Field(
-        "crop",
-        description="crop: the input is the centre square; whole: the whole image, unless it is nearly square",
+        "crop", description="crop: the input is the centre square; whole: the whole image, unless it is nearly square"
     )
     scaled: Pixels | None = Field(
         None, description="shorter side to which the input is scaled for the network, px; null: it is taken as it is"

@@ -12,10 +12,7 @@ from polygrain.runner import progress as logged
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        (
-            "epoch 3/4: 50 of 100, 30 s left, 12.3 batch/s, loss 0.5, gpu_percent 87",
-            Point(True, 0.625),
-        ),
+        ("epoch 3/4: 50 of 100, 30 s left, 12.3 batch/s, loss 0.5, gpu_percent 87", Point(True, 0.625)),
         ("epoch 3/4: loss 1.5e-05, accuracy 0.5", Point(True, 0.75)),
         ("sigma 0.1: 250 of 1000, 20.0 step/s, loss 2", Point(False, 0.25)),
         ("sop-0-1, validation 2/6: 50 of 50, map_at_r 0.2", Point(True, 2 / 6)),

@@ -286,10 +286,7 @@ def test_team__three_clones_at_three_paths_run_only_what_changed(tmp_path):
     assert ran(toy.polygrain(third, "run", "features", *words)) == images
 
 
-@pytest.mark.parametrize(
-    ("path", "md5"),
-    [("a/../../b", "0" * 32), (".git/hooks/x", "0" * 32), ("a", "../../b")],
-)
+@pytest.mark.parametrize(("path", "md5"), [("a/../../b", "0" * 32), (".git/hooks/x", "0" * 32), ("a", "../../b")])
 def test_require_inside__refuses_and_deletes(tmp_path, path, md5):
     file = tmp_path / "list"
     file.write_text(json.dumps([{"relpath": "a/b", "md5": "0" * 32}]))

@@ -21,10 +21,7 @@ from tests.helpers.project import copy_project
 ITEMS = [
     ({"paths.digits": "x"}, "images@digits"),
     ({"mpcl.heads4.heads": 8}, "mpcl_encoder@heads4 mpcl_report report"),
-    (
-        {"gsp_runs.pnca-gap.zero_shot": 0.5},
-        "gsp_folds@pnca-gap-0-0 gsp_folds@pnca-gap-1-0 gsp_ensemble gsp_report",
-    ),
+    ({"gsp_runs.pnca-gap.zero_shot": 0.5}, "gsp_folds@pnca-gap-0-0 gsp_folds@pnca-gap-1-0 gsp_ensemble gsp_report"),
     # Another repeat trains alone.
     (
         {"gsp_trainings.pnca-gap-0-1": {"run": "pnca-gap", "images": "gsp_collage/collage", "fold": 0, "repeat": 1}},

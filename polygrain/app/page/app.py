@@ -58,12 +58,7 @@ class Page:
             "folders": len(np.unique(self.folders)),
             "most_bytes": MOST_BYTES,
             "sides": [
-                {
-                    "name": side.name,
-                    "what": side.what,
-                    "settings": side.settings,
-                    "start": side.start,
-                }
+                {"name": side.name, "what": side.what, "settings": side.settings, "start": side.start}
                 for side in self.sides
             ],
             "shown": self.sides[-1].shown,

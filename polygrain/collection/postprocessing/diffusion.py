@@ -96,10 +96,7 @@ def smoothed(
 
 
 def linked(
-    by: Float32[np.ndarray, "row link"],
-    rows: Float32[np.ndarray, "row dim"],
-    smoothing: Smoothing,
-    shown: Shown = iter,
+    by: Float32[np.ndarray, "row link"], rows: Float32[np.ndarray, "row dim"], smoothing: Smoothing, shown: Shown = iter
 ) -> Float32[np.ndarray, "row dim"]:
     """Rows of unit length, smoothed by those nearest in `by`."""
     turned = turned_to_link(by)

@@ -59,11 +59,7 @@ class SmoothingSettings(Section):
 
 # Of vectors, and of a folder that is no task. params.yaml has the same for tasks, where they can be changed.
 SETTINGS = SmoothingSettings(
-    neighbours=20,
-    strengths=[0.5, 0.8, 0.9, 0.95],
-    queries=400,
-    graphs=[5, 10, 20, 40],
-    guard=10,
+    neighbours=20, strengths=[0.5, 0.8, 0.9, 0.95], queries=400, graphs=[5, 10, 20, 40], guard=10
 )
 
 

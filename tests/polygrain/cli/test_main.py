@@ -77,8 +77,7 @@ def test_main__what_cannot_be_done_is_one_line_and_exit_code_1(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["model"], ["export"], ["embed", ".", "-o", "e.parquet"], ["search", "--in", ".", "a.png"]],
+    "words", [["model"], ["export"], ["embed", ".", "-o", "e.parquet"], ["search", "--in", ".", "a.png"]]
 )
 def test_require_model__names_the_model_of_a_profile(tmp_path, monkeypatch, words):
     write_encoder(tmp_path / "profiles/shop/data/choice")

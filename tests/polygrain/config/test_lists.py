@@ -41,10 +41,7 @@ def test_lists__all_but_the_tasks_may_be_empty(values):
     ("change", "message"),
     [
         ({"adaptors": {}, "models": {}}, "fusions.average is 'adaptor'; known here: none"),
-        (
-            {"granularities": {"k128": "pseudo_labels/k128"}},
-            "adaptors.k512 is .*; known here: k128: adaptor/k128 ",
-        ),
+        ({"granularities": {"k128": "pseudo_labels/k128"}}, "adaptors.k512 is .*; known here: k128: adaptor/k128 "),
         ({"granularities": {"k128": "adaptor/k128"}}, "granularities.k128 is"),
         ({"gsp": {"glyphs": "images/glyphs"}}, "gsp.glyphs is 'images/glyphs'; known here: gsp_collage/collage"),
         ({"supervised_models": {"x": {"on": "birds", "how": "full"}}}, "x.on is 'birds'; known here: all, digits"),

@@ -46,11 +46,7 @@ def require_agreement(model, images):
 
 @pytest.mark.parametrize(
     ("architecture", "kwargs", "blocks"),
-    [
-        ("tf_efficientnet_lite0", {}, 3),
-        ("resnet50", {"base_width": 8}, 2),
-        ("mobilenetv3_small_050", {}, 1),
-    ],
+    [("tf_efficientnet_lite0", {}, 3), ("resnet50", {"base_width": 8}, 2), ("mobilenetv3_small_050", {}, 1)],
 )
 @pytest.mark.slow
 def test_program__gives_what_torch_gives_of_each_block_at_each_side(tmp_path, architecture, kwargs, blocks):

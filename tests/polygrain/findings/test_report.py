@@ -150,8 +150,7 @@ def test_write__images_that_are_not_smoothed_are_not_called_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tasks", "expected"),
-    [([], "Unknown which model is best"), (["one", "two"], "The encoder as it is was chosen")],
+    ("tasks", "expected"), [([], "Unknown which model is best"), (["one", "two"], "The encoder as it is was chosen")]
 )
 def test_write__the_encoder_is_chosen_or_nothing_can_be_told(world, tasks, expected):
     write_choice(world.root / "choice", tasks, "encoder")

@@ -2,13 +2,7 @@ import numpy as np
 import pytest
 
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
-from polygrain.fisher.granularities import (
-    Granularities,
-    read_basis,
-    read_scatters,
-    write_basis,
-    write_scatter,
-)
+from polygrain.fisher.granularities import Granularities, read_basis, read_scatters, write_basis, write_scatter
 from polygrain.fisher.scatter import within_clusters
 from tests.polygrain.fisher.test_closed_form import ROWS, TASKS
 

@@ -9,16 +9,7 @@ from PIL import Image
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.views import augment, centre_crop
 from polygrain.selection import criterion as module
-from polygrain.selection.criterion import (
-    Embedded,
-    Sample,
-    draw,
-    neighbours,
-    noise,
-    recall,
-    score,
-    standard_error,
-)
+from polygrain.selection.criterion import Embedded, Sample, draw, neighbours, noise, recall, score, standard_error
 from polygrain.store import arrays
 from polygrain.store.coded import Coding
 from polygrain.store.image_table import open_pixels, read_tables

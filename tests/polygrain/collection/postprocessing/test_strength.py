@@ -5,14 +5,7 @@ import pytest
 
 from polygrain.collection.postprocessing import strength
 from polygrain.collection.postprocessing.diffusion import Smoothing, linked
-from polygrain.collection.postprocessing.strength import (
-    SETTINGS,
-    axes_of,
-    choose,
-    compare,
-    deal,
-    neighbourhoods,
-)
+from polygrain.collection.postprocessing.strength import SETTINGS, axes_of, choose, compare, deal, neighbourhoods
 from polygrain.compute.vectors import unit_rows
 from tests.polygrain.collection.postprocessing.test_diffusion import plain_smoothed, plain_weights
 

@@ -23,11 +23,7 @@ from tests.helpers.small import CONFIG, TASKS, write_images
 CHOICE = {"name": "average, at 1.5 times the side", "why": ["It is the best.", "No other is."]}
 CHOICE["learnt"] = {"tasks": ["dots", "bars"], "images": 4800}
 ADAPTED = CONFIG.model_copy(
-    update={
-        "adaptors": AdaptorConfig(names=["k4", "k8"], width=8, fusion="average"),
-        "reduced": 16,
-        "scaled": 48,
-    }
+    update={"adaptors": AdaptorConfig(names=["k4", "k8"], width=8, fusion="average"), "reduced": 16, "scaled": 48}
 )
 
 
