@@ -35,7 +35,7 @@ from pipeline.dvc_command import DVC as DVC
 
 
 class Overlaid(LocalFileSystem):
-    """The files of this machine with these texts in the place of some, or beside them."""
+    """The files of this machine; the given texts replace some of them, or are added."""
 
     def __init__(self, texts: Mapping[Path, str]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def opened(folder: Path, texts: Mapping[Path, str] = MappingProxyType({})) -> It
 
 
 def message_of(error: DvcException) -> str:
-    """What DVC's error says, in words of ours where its own advice would do harm or names an option of its own."""
+    """The message of DVC's error, in our words where its advice would do harm or names its own options."""
     causes: list[BaseException] = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
@@ -146,7 +146,7 @@ def stages_of(repo: Repo, file: Path, targets: Iterable[str] = ()) -> list[Any]:
 
 
 def like(word: str, known: Iterable[str], others: Iterable[str] = ()) -> str:
-    """What to say of a word that is not known: which may be meant, else all that are known but the others."""
+    """A hint for an unknown word: the most similar one, else all of `known`."""
     near = get_close_matches(word, [*known, *others], 1)
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known) or 'none'}"
 
@@ -163,7 +163,7 @@ def sources(repo: Repo, stages: Iterable[Any]) -> dict[Any, list[Any]]:
 
 
 def changed(stages: Iterable[Any]) -> dict[Any, list[Any]]:
-    """What has changed of each stage that is stale, as `dvc repro` sees it: it asks no source of an import for news."""
+    """The changes of each stale stage, as `dvc repro` sees it: it asks no source of an import for news."""
     # Asked by way of the repository, DVC would read the graph once more.
     load = param.load_path
     param.load_path = cache(load)  # each stage would parse the same file of values
@@ -197,7 +197,7 @@ def own_config(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def entry_of(stage: Any) -> dict:
-    """What dvc.lock holds of the stage; its own file, of one without a command (`dvc add`, `dvc import`)."""
+    """The stage's entry in dvc.lock; for one without a command (`dvc add`, `dvc import`) its own file."""
     return to_single_stage_lockfile(stage) if stage.cmd else stage.dumpd()
 
 
@@ -228,7 +228,7 @@ def recorded_runs(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
 
 def with_entry(repo: Repo, stage: Any, entry: dict) -> Any:
     """A stage of the same place whose results are those of the entry."""
-    # As StageCache._create_stage, which asks that one stands in the folder.
+    # As StageCache._create_stage, which must be called in the stage's folder.
     outs = [out["path"] for out in entry["outs"]]
     result = create_stage(PipelineStage, repo=repo, path=stage.path, cmd=entry["cmd"], wdir=stage.wdir, outs=outs)
     StageLoader.fill_from_lock(result, entry)

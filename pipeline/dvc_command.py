@@ -29,7 +29,7 @@ from polygrain.runner import inputs
 # dvc itself, by way of the end of this file. Without the last flag, a stage that ends while another dvc hashes for more
 # than 3 seconds is lost. Without -P, modules of this folder would hide others of the same names.
 DVC = [sys.executable, "-P", __file__, "--wait-for-lock"]
-# What it tells people who type its commands, and its warning for the folder of each branch that is off.
+# DVC's hints for people who type its commands, and its warning for the folder of each branch that is off.
 HINTS = (
     "\nTo track the changes",
     "\nTo enable auto staging",
@@ -51,7 +51,7 @@ for handler in logging.getLogger("dvc").handlers:
 
 
 def hashes_of(stage: Any) -> dict[str, Any]:
-    """What DVC has taken last of what the stage reads: each path with its hash, each full name with its value."""
+    """DVC's last record of the stage's inputs: each path with its hash, each full name with its value."""
     result: dict[str, Any] = {}
     for dep in stage.deps:
         result |= dep.hash_info.value or {} if isinstance(dep, ParamsDependency) else {str(dep): dep.hash_info}

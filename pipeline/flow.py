@@ -34,7 +34,7 @@ from polygrain.encoder.kept import keeping
 from polygrain.runner import threads
 
 SECONDS_BETWEEN_LOOKS = 3.0
-"""How often a run looks whether it was cancelled."""
+"""Seconds between two looks whether the run was cancelled."""
 
 
 class CancelledByUser(BaseException):
@@ -119,7 +119,7 @@ class Run:
             waiting -= {one.name for one in free}
 
     def state_of(self, outcome: Outcome) -> State:
-        """What became of a stage, as Prefect's state of its task."""
+        """The outcome of a stage as Prefect's state of its task."""
         message = f"{outcome.result}, {outcome.seconds:.1f} s"
         if outcome.is_done:
             return Completed(name="Cached" if outcome.result == "cached" else "Completed", message=message)
@@ -209,7 +209,7 @@ def publish(run: Run, stages: list[Stage]) -> None:
 
 
 def verdict(run: Run, todo: list[Stage]) -> State:
-    """Completed, or Failed with the stages to blame, whose last lines are logged."""
+    """Completed, or Failed with the stages to blame; their last lines are logged."""
     results = {stage.name: run.outcomes.get(stage.name, Outcome("not run")) for stage in todo}
     if all(outcome.is_done for outcome in results.values()):
         counts = Counter(outcome.result for outcome in results.values())

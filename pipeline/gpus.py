@@ -43,7 +43,7 @@ def card(device: str) -> str:
 
 
 def asked(meta: Mapping[str, Any]) -> int:
-    """How many GPUs a stage asks for by its `meta`: `gpu: 1`, or `gpu: each` for one for each of its processes here."""
+    """The number of GPUs in a stage's `meta`: `gpu: 1`, or `gpu: each` for one for each of its processes here."""
     if meta.get("gpu") != "each":
         return int(meta.get("gpu", 0))
     if "POLYGRAIN_TORCHRUN" in os.environ:  # processes on several machines: on this one all GPUs
@@ -53,7 +53,7 @@ def asked(meta: Mapping[str, Any]) -> int:
 
 @contextmanager
 def lent(meta: Mapping[str, Any], stopping: Event) -> Iterator[dict[str, str]]:
-    """Holds what a stage asks for; the variables that show it these GPUs, or none where it asks for none."""
+    """Holds a stage's GPUs; the variables that show it these GPUs, or none where it asks for none."""
     count = asked(meta)
     with hold(count, stopping) as devices:
         # Where no GPU is known here, a stage that asks for one looks for itself.
@@ -61,7 +61,7 @@ def lent(meta: Mapping[str, Any], stopping: Event) -> Iterator[dict[str, str]]:
 
 
 def folder() -> Path:
-    """Where the lock files lie: one place per user and machine, since all clones share its devices."""
+    """The folder of the lock files: one per user and machine, since all clones share its devices."""
     return Path(os.environ.get("POLYGRAIN_SLOTS", Path(tempfile.gettempdir()) / f"polygrain-slots-{os.getuid()}"))
 
 

@@ -44,7 +44,7 @@ def folder_of(profile: str | None = None, start: Path | None = None) -> Path:
 
 
 def titled(profile: str | None, words: str) -> str:
-    """What Prefect's pages call a run or a stage of this graph."""
+    """The name of a run or a stage of this graph on Prefect's pages."""
     return f"{profile or 'default graph'}: {words}"
 
 
@@ -55,7 +55,7 @@ def profiles(root: Path) -> list[str]:
 
 
 def name_of(stage: Any, folder: Path) -> str:
-    """What `dvc repro` calls the stage when it runs in `folder`."""
+    """The stage's name for `dvc repro` in `folder`."""
     path, name = Path(stage.path), getattr(stage, "name", None)
     file = os.path.relpath(path.parent.resolve() / path.name, folder.resolve())
     return name if name and file == "dvc.yaml" else f"{file}:{name}" if name else file
@@ -76,7 +76,7 @@ def plan(repo: Any, folder: Path, targets: Iterable[str] = ()) -> dict[str, Any]
 
 
 def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = MappingProxyType({})) -> list[Stage]:
-    """What `plan` gives, with what DVC knows of each; without `targets` only what is needed.
+    """The stages of `plan` with their state by DVC; without `targets` only the needed ones.
 
     `texts`: in place of those of files on the disk.
     """
@@ -100,7 +100,7 @@ def load(folder: Path, targets: Iterable[str] = (), texts: Mapping[Path, str] = 
 
 
 def causes(stage: Any, entries: Iterable[Any]) -> tuple[str, ...]:
-    """What has changed of a stage, by its entries in DVC's status."""
+    """The changes of a stage, by its entries in DVC's status."""
     if not any(out.hash_info for out in stage.outs):
         return ("never run here",)
     deps: dict[str, Any] = {}

@@ -114,7 +114,7 @@ def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[st
 
 
 def way_to(data: Path, source: object, folder: Path) -> str:
-    """How to get missing data: by the command that fetches a public data set, or as the page on the papers says."""
+    """The way to missing data: the command that fetches a public data set, or the page on the papers."""
     known = SETS.get(str(source))
     if known and known.archives and data.name in SETS:
         return f": python -m polygrain.sources.datasets {data.parent} {data.name}"
@@ -156,7 +156,7 @@ def wrong_values(file: Path, values: dict[str, Any]) -> Iterator[str]:
 def tidy(folder: Path) -> None:
     """Brings the folders of listed items in line with the lists: DVC reads them whole.
 
-    It also wants them to be there, but in a profile, whose graph has no stage of an empty list.
+    They must also exist, but in a profile: its graph has no stage of an empty list.
     """
     values, root = read_params(folder / "params.yaml"), project(folder)
     for stage, body in read_params(root / "dvc.yaml")["stages"].items():

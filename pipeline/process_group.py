@@ -22,9 +22,9 @@ import psutil
 from polygrain.runner.command import end_with_parent
 
 STAGE_SECONDS = 5.0
-"""What a stage has to end after SIGTERM, before SIGKILL."""
+"""A stage's time to end after SIGTERM, before SIGKILL."""
 RECORD_SECONDS = 25.0
-"""What dvc has to end by itself: it may be recording a stage that had just finished."""
+"""DVC's time to end by itself: it may be recording a stage that has just finished."""
 STOPPED = 128 + signal.SIGTERM
 
 

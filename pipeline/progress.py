@@ -1,4 +1,4 @@
-"""How far a stage is, read from the lines that `polygrain/runner/progress.py` logs, and shown while it runs."""
+"""The progress of a stage, read from the lines that `polygrain/runner/progress.py` logs, and shown while it runs."""
 
 import math
 import re
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_UPDATES = 1  # each is a row in the server's database
 
 
 class Point(NamedTuple):
-    """What a line tells: whether it counts rounds, and the share done."""
+    """The progress in a line: whether it counts rounds, and the share done."""
 
     has_rounds: bool
     share: float

@@ -19,7 +19,7 @@ from polygrain.findings.headline import spoken
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a stage: `ran`, `cached`, `failed`, `stopped`, `not run`; seconds; the last lines it wrote."""
+    """The result of a stage: `ran`, `cached`, `failed`, `stopped`, `not run`; seconds; the last lines it wrote."""
 
     result: str
     seconds: float = 0.0
@@ -64,7 +64,7 @@ def repro(folder: Path, stages: Sequence[str]) -> int:
 
 
 def result(folder: Path) -> str | None:
-    """How good the graph's model is, and the page that shows it; None where no report says so."""
+    """The headline of the graph's report and its page; None without a report."""
     page, file = folder / "data/report/index.html", folder / "data/report/headline.json"
     if not page.exists() or not file.exists():
         return None

@@ -29,7 +29,7 @@ from pipeline import process_group, project
 
 START_SECONDS = 600
 GONE_SECONDS, OWN_GONE_SECONDS = 60, 2
-"""How long a run waits for a server that may be started again, and for its own, which stays ended."""
+"""How long a run waits for a server that may be restarted, and for its own, which is never restarted."""
 SILENT_SECONDS = 90
 AUTOMATION = "crash silent runs"
 # The graph of a run is drawn by compiled code.
@@ -47,7 +47,7 @@ location.replace("/runs" + (run ? "/flow-run/" + encodeURIComponent(run) : ""));
 
 
 class Server(NamedTuple):
-    """Where a server is, and the auth string that it asks for (empty: none)."""
+    """The address of a server, and the auth string that it asks for (empty: none)."""
 
     api: str
     auth: str = ""
@@ -57,7 +57,7 @@ class Server(NamedTuple):
         return self.api.removesuffix("/api")
 
     def link(self, run: UUID | None = None) -> str:
-        """What to open in a browser: this run, or without one the list of all."""
+        """The address of this run's page, or of the list of all runs."""
         if not self.auth:
             return f"{self.pages}/runs{f'/flow-run/{run}' if run else ''}"
         return f"{self.pages}/enter{f'?run={run}' if run else ''}#{self.word()}"
@@ -67,9 +67,9 @@ class Server(NamedTuple):
         return base64.b64encode(self.auth.encode()).decode()
 
     def call(self, path: str, body: dict | None = None, tries: int = 10) -> list | dict | str:
-        """What the API answers to a POST of the body, or to a GET.
+        """The API's answer to a POST of the body, or to a GET.
 
-        One whose database is locked answers 503 and has done nothing; it is asked again, as Prefect's client does.
+        A server with a locked database answers 503 and has done nothing; it is asked again, as Prefect's client does.
         """
         headers = {"Content-Type": "application/json"}
         if self.auth:
@@ -131,7 +131,7 @@ def find(root: Path) -> Server | None:
 
 
 def required(root: Path) -> Server:
-    """What `find` finds; ValueError also where none runs."""
+    """The result of `find`; ValueError also where no server runs."""
     if (server := find(root)) is None:
         raise ValueError("no Prefect server is known: start `polygrain ui` in another terminal, or set PREFECT_API_URL")
     return server
@@ -203,7 +203,7 @@ def mark_silent_runs(server: Server) -> None:
 
 
 def end_without(server: Server, patience: int) -> None:
-    """Ends this process when the server is gone for so many seconds: Prefect would ask for a minute at each step."""
+    """Ends this process when the server is gone for `patience` seconds: Prefect would ask for a minute at each step."""
     address, refused = urllib.parse.urlsplit(server.api), 0
     while refused <= patience:
         time.sleep(1)
@@ -213,7 +213,7 @@ def end_without(server: Server, patience: int) -> None:
         refused = refused + 1 if code == errno.ECONNREFUSED else 0
     sys.stderr.write(f"error: the server at {server.api} is gone; run again: finished stages are kept\n")
     sys.stderr.flush()
-    # What this process has started ends with it.
+    # The processes that this one has started end with it.
     os._exit(1)
 
 

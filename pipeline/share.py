@@ -24,7 +24,7 @@ PATIENCE = 30  # seconds for an ssh host to answer
 
 
 def dvc(folder: Path, *arguments: str, umask: int = -1) -> None:
-    """A call of dvc, whose bars and errors the user sees; ValueError where it fails."""
+    """Calls dvc, and lets the user see its bars and errors; ValueError where it fails."""
     quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     done = subprocess.run([*dvc_api.DVC, *arguments], cwd=folder, umask=umask, **quiet)
     if done.returncode:
@@ -175,7 +175,7 @@ def restore(
 
 
 def shared(repo: Any, stage: Any, remote: str) -> Iterator[dict]:
-    """What may hold the stage's result, as entries of dvc.lock: its own, if it fits, then runs with the same inputs."""
+    """Entries of dvc.lock that may hold the stage's result: its own, if it fits, then runs with the same inputs."""
     is_here = all(dep.exists for dep in stage.deps)
     if (is_here or stage.frozen) and dvc_api.is_recorded(stage):
         yield dvc_api.entry_of(stage)

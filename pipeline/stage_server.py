@@ -24,14 +24,14 @@ SOCKET = "POLYGRAIN_STAGES"
 """Names the socket to the clients."""
 KIND = socket.AF_UNIX, socket.SOCK_SEQPACKET
 MOST_BYTES = 1 << 20
-# What libraries read when they are loaded; CUDA_VISIBLE_DEVICES is read later.
+# Variables that libraries read when they are loaded; CUDA_VISIBLE_DEVICES is read later.
 READ = ("OMP_", "GOMP_", "MKL_", "OPENBLAS_", "CUDA_", "PYTHON", "HF_", "TORCH_", "POLYGRAIN_", "LD_")
 FREE = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", "POLYGRAIN_FINISHED", SOCKET)
 
 
 @contextmanager
 def serving(root: Path, jobs: int = 1) -> Iterator[dict[str, str]]:
-    """A server that ends with the block; the variables by which stages find it, and run so many at once.
+    """A server that ends with the block; the variables by which stages find it, and run `jobs` at once.
 
     Without a server where `root` has no stages.
     """
@@ -59,7 +59,7 @@ def serving(root: Path, jobs: int = 1) -> Iterator[dict[str, str]]:
 
 
 def state(environment: dict[str, str]) -> tuple[dict[str, str], int]:
-    """What a fork and a fresh start must agree in: the variables that libraries read, and a checksum of the sources."""
+    """The state that a fork and a fresh start must share: the variables of libraries, and a checksum of the sources."""
     files = [*(ROOT / "stages").glob("*.py"), *(ROOT / "polygrain").rglob("*.py")]
     sources = repr(sorted((str(file), file.stat().st_mtime_ns) for file in files))
     variables = {name: text for name, text in environment.items() if name.startswith(READ) and name not in FREE}

@@ -109,7 +109,7 @@ def build(folder: Path, form: Form, world: World, params: Params) -> Model:
 
 
 def at_length(model: Model, world: World, dim: int) -> Model:
-    """A model without a layer from clusters, turned onto so many principal axes."""
+    """A model without a layer from clusters, turned onto `dim` principal axes."""
     rows = world.collection.train[world.granularities.rows] if dim < model.dim else np.empty(0, np.int64)
     vectors = embed(model.to(device.best()), world.stored, world.pixels, rows, "length")
     turn, layer = torch.from_numpy(to_length(vectors, dim)).T, model.cpu().reduction
@@ -134,7 +134,7 @@ def last_layer(model: Model, world: World, params: Params) -> Whitening:
 
 
 def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Comparisons:
-    """How each task is compared, by its images that are searched: those that are no query, or train."""
+    """The comparison of each task, chosen by its searched images: those that are no query, or train."""
     collection, where = world.collection, device.best()
     searched = ~collection.is_query | collection.is_train
     model.to(where)

@@ -1,7 +1,7 @@
-"""How well one model retrieves, by two protocols.
+"""The retrieval metrics of one model, by two protocols.
 
 `classes`: every image of the second half of the classes queries all others of its task, then those of all tasks.
-`collection`: the images that were drawn as queries ask all other images of their task, of all classes.
+`collection`: the images drawn as queries search all other images of their task, of all classes.
 
 A model that says how its tasks are compared is compared so; by the protocol `classes` less the mean of the searched
 images, which are others than those that trained. The other models are measured centred, too.

@@ -85,7 +85,7 @@ def summarise(rows: Rows, chosen_by: str) -> dict[str, dict[str, dict[str, float
 
 
 def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, seed: int) -> dict[str, dict]:
-    """How well the first fold's attributes predict unseen classes, for runs with attributes (Fig. 5)."""
+    """The prediction of unseen classes from the first fold's attributes, for runs with attributes (Fig. 5)."""
     transfers = {}
     for run in runs:
         first = first_of(folds, run)

@@ -118,7 +118,7 @@ def configure(run: Run, params: Params) -> tuple[LossParams, Objective, dict]:
 
 
 def setting_of(run: Run, params: Params) -> dict[str, str | int | dict]:
-    """How the run trains, as the report compares it: protocol, network, sizes and the pooling's values."""
+    """The run's setting that the report compares: protocol, network, sizes and the pooling's values."""
     protocol = params.protocol
     return {
         "protocol": protocol.kind,

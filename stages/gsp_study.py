@@ -69,7 +69,7 @@ class Learned(NamedTuple):
 
 
 def learn(params: Tokens, how: str, seed: int, work: Path) -> Learned:
-    """What the pooling `gap`, `gsp` or `gsp-zs` learns."""
+    """Trains the pooling `gap`, `gsp` or `gsp-zs`."""
     values = {} if how == "gap" else {"prototypes": params.prototypes, "mu": params.mu, "epsilon": params.epsilon}
     share = params.zero_shot if how == "gsp-zs" else 0.0
     torch.manual_seed(seed)  # the layers draw their start from the global generator

@@ -184,7 +184,7 @@ def table_of(rows: list[tuple], unseen: bool, params: Params) -> pa.Table:
 def write_candidates(
     candidates: Candidates, partial: Path, raw: Path, task: str, params: Params, spec: Task
 ) -> list[tuple[str, str]]:
-    """As `write_stream`, of all images but a stream's."""
+    """As `write_stream`, for images of no stream."""
     row = largest(params.side, params.shape)
     with arrays.create(partial / "pixels.zarr", row, "uint8", "image y x channel", params.coding) as writer:
         stored, unreadable = write_pixels(writer, candidates)

@@ -1,4 +1,4 @@
-"""How well a pretrained ResNet serves detection (MPCL's Table VI, boxes): Faster R-CNN over it, trained and evaluated.
+"""Detection by a pretrained ResNet (MPCL's Table VI, boxes): Faster R-CNN over it, trained and evaluated.
 
 Reads   mpcl_encoder/<run>, a folder of images with boxes in COCO's layout
 Writes  weights.safetensors   the detector

@@ -31,7 +31,7 @@ from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_share, read_table, read_tables
 from polygrain.training import checkpoint
 
-PAIRS = 1024  # uniformity looks at every pair of so many images, as many as its authors' batches hold
+PAIRS = 1024  # images of the pairs of uniformity, as many as in its authors' batches
 BATCH = 256  # images per forward pass
 TOP = 5  # the second accuracy of few labels, where there are more classes
 

@@ -22,7 +22,7 @@ TITLES = {
     "uniformity": "uniformity (lower is more even)",
     "effective_rank": "effective rank (axes that vary)",
 }
-# What is measured here of the columns of the published tables.
+# The columns of the published tables that are measured here.
 COLUMNS = {
     "linear top-1": lambda measures: measures.get("linear"),
     "1 %, top-1": lambda measures: measures.get("fine_0.01"),

@@ -1,4 +1,4 @@
-"""How the images of a collection are to be compared, and when that is chosen anew."""
+"""The comparison that a user asks for, and the choice of one where nothing is asked."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ MOVED = 0.1
 
 @dataclass(frozen=True)
 class Asked:
-    """What is said of how images are compared; without a word, it is as an earlier file has it."""
+    """The user's settings of the comparison; what is not set is as in an earlier file."""
 
     task: str | None = None
     """a task of the model, as which they are compared"""
@@ -61,7 +61,7 @@ class Asked:
     def compare(
         self, maker: Maker, vectors: Float32[np.ndarray, "row dim"], before: Facts | None
     ) -> tuple[Comparison, int]:
-        """How vectors of the model are compared, and from how many of them that was chosen.
+        """The comparison of vectors of the model, and the number of vectors from which it was chosen.
 
         As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else it is
         chosen from the vectors: centred on their own mean, or on the model's where there are few.

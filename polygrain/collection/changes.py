@@ -1,4 +1,4 @@
-"""What a database with the rows of an earlier collection lacks to have those of a newer one."""
+"""The changes that bring a database from the rows of an earlier collection to those of a newer one."""
 
 from typing import NamedTuple
 

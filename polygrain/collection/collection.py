@@ -209,7 +209,7 @@ class Collection:
             self.file.write(Path(file), facts)
 
     def changes(self, since: "Collection | Place | None") -> Changes:
-        """What to write to a database that holds the rows of an earlier collection, and what to delete from it.
+        """The rows to write to a database with an earlier collection, and those to delete from it.
 
         None: it is empty. Ask it by `query` of this collection. An earlier file is read without its model.
         """

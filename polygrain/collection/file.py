@@ -43,7 +43,7 @@ UNPACKED = {"compression": "none", "use_dictionary": False}
 
 @dataclass(frozen=True)
 class Facts:
-    """What a file says of its rows. Folders are whole; written as relative ones, they start at the file's."""
+    """The metadata of a file. Folders are absolute; in the file they may be relative to it."""
 
     model: str
     """digest of the model that made them, or of the layer"""
@@ -132,7 +132,7 @@ class File:
 
     @property
     def comparison(self) -> Comparison:
-        """How its rows are compared: not smoothed, where the file has no smoothed rows."""
+        """The comparison of its rows: without smoothing, where the file has no smoothed rows."""
         return self.facts.comparison if self.is_smoothed else self.facts.comparison.unsmoothed()
 
     def groups(self, *columns: str) -> Iterator[pa.RecordBatch]:

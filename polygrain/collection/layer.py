@@ -65,7 +65,7 @@ class Layer(Maker):
 
 
 def file_of(file: Path) -> Path:
-    """Where the layer of a file of rows is, whatever kind of file it is."""
+    """The file of the layer that belongs to a file of rows of any kind."""
     return file.with_name(f"{file.name}.layer.npz")
 
 
@@ -77,7 +77,7 @@ def digest_of(layer: ClusterWhitening) -> str:
 def learn(vectors: np.ndarray | Tensor, names: Iterable[object] | None, alike: int | None) -> tuple[File, Layer]:
     """The rows of vectors, in memory, and the layer that they are behind; too few are left as they are.
 
-    They are linked as they were: the layer knows its own clusters too well to say which rows are near.
+    Neighbours come from the input vectors, not from the layer's output, which is fitted to its own clusters.
     """
     rows, smoothing = directions(vectors), NONE
     n, paths = len(rows), named(names, len(rows))

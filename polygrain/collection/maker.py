@@ -76,7 +76,7 @@ class Maker:
 
     @cached_property
     def comparisons(self) -> Comparisons:
-        """How the model's own tasks are compared."""
+        """The comparisons of the model's own tasks."""
         return Comparisons.read(self.folder)
 
     def kept_beside(self, file: Path) -> AbstractContextManager[None]:
@@ -123,7 +123,7 @@ def graph_of(place: Path) -> Path | None:
 
 
 def roots(graph: Path | None) -> dict[str, Path]:
-    """Where the images of each task of a graph lie, in this clone."""
+    """The folder of each task's images in this clone."""
     if graph is None:
         return {}
     with reading(graph / "params.yaml", "mend it"):

@@ -41,7 +41,7 @@ class StoredImages(NamedTuple):
         return fingerprint(dict(zip(self.paths, self.states(), strict=True)))
 
     def missing(self, path: str) -> None:
-        """As of a `Listing`: none is."""
+        """As in a `Listing`: empty here."""
 
     def image(self, path: str, side: int | None = None) -> Image.Image:
         (pixels,) = self.pixels.whole(np.array([self.rows[path]]))
@@ -60,7 +60,7 @@ Images = Listing | StoredImages
 
 
 def located(file: File) -> Path | None:
-    """Where the images of a file lie: those of a task's gallery where its graph's params.yaml says, in each clone."""
+    """The folder of a file's images: for a task's gallery the one in its graph's params.yaml, in each clone."""
     task = Path(os.path.abspath(file.place)).parent
     is_gallery = task.parent.name == "gallery"
     return (roots(graph_of(task)) if is_gallery else {}).get(task.name, file.facts.root)

@@ -41,12 +41,12 @@ STILL = 1e-3
 
 
 def rejected_file(output: Path) -> Path:
-    """Where the files that were left out are listed, with the reasons."""
+    """The file that lists the images left out, with the reasons."""
     return output.with_suffix(".rejected.csv")
 
 
 def is_smoothed(facts: Facts, count: int) -> bool:
-    """Whether so many rows are smoothed: of too few, each would be linked to all others."""
+    """Whether `count` rows are smoothed: among too few, each would be linked to all others."""
     smoothing = facts.comparison.smoothing
     return not facts.smooth and bool(smoothing.strength) and count > smoothing.neighbours
 

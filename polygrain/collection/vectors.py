@@ -60,7 +60,7 @@ def smooth_file(
 
 
 def read(source: Path, column: str | None = None, paths: Path | None = None) -> Vectors:
-    """The vectors in a file, whose first bytes tell its kind; ValueError says what does not fit."""
+    """The vectors in a file; its first bytes tell its kind. ValueError says what does not fit."""
     with reading(source, READABLE):
         is_table = source.is_dir() or starts_with(source, PARQUET)
         if not is_table and not starts_with(source, b"\x93NUMPY", b"PK"):

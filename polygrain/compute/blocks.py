@@ -22,7 +22,7 @@ class Rows(Protocol):
 
 
 def blocks(rows: int | slice, step: int) -> list[slice]:
-    """Slices of `step` rows that cover so many rows, or those of a slice; the last one may be shorter."""
+    """Slices of `step` rows that cover the rows; the last one may be shorter."""
     whole = rows if isinstance(rows, slice) else slice(0, rows)
     return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]
 

@@ -1,4 +1,4 @@
-"""How many cores there are to work on."""
+"""The number of usable cores."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ OWN = Path("/proc/self/cgroup")
 
 
 def cores() -> int:
-    """Those that this process may use: a container may have two of 64, by affinity or by quota."""
+    """The cores that this process may use: a container may have two of 64, by affinity or by quota."""
     own = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, min([own, *map(ceil, quotas())]))
 

@@ -1,4 +1,4 @@
-"""Where and in which precision a model runs."""
+"""The device and the precision of a model."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ PIXELS = 16 * 144**2
 
 
 def batch_at(side: int, usual: int, pixels: int | None = None) -> int:
-    """A batch with at most so many pixels, or as many as the usual one has at 224 px, but at least 8 images."""
+    """A batch of at most `pixels` pixels, or as many as the usual batch has at 224 px, but at least 8 images."""
     batch = usual
     while batch > 8 and batch * side**2 > (pixels or usual * 224**2):
         batch //= 2
@@ -92,7 +92,7 @@ def for_convolutions(images: torch.Tensor) -> torch.Tensor:
 
 
 def roomy(values: int, where: torch.device, times: int) -> int:
-    """How many values to work on at once: so many on a CPU, for its caches; more on a GPU, for few and long kernels."""
+    """The number of values to work on at once: few on a CPU, for its caches; more on a GPU, for long kernels."""
     return values * (times if where.type == "cuda" else 1)
 
 

@@ -26,7 +26,7 @@ class Principal:
 
 
 def largest(x: Rows) -> int:
-    """How many components rows `n d` can have: centred, they span one dimension less than there are rows."""
+    """The most components that rows `n d` can have: centred, n rows span n - 1 dimensions."""
     return min(x.shape[0] - 1, x.shape[1])
 
 

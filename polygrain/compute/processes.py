@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PATIENCE = timedelta(minutes=30)
-"""How long a process waits for another."""
+"""The longest wait of a process for another."""
 
 Item = TypeVar("Item")
 is_alone = False
@@ -166,7 +166,7 @@ def from_first(data: bytes) -> bytes:
 
 
 def dealt(items: Sequence[Item], compute: "Callable[[Item], np.ndarray]") -> "Iterator[np.ndarray]":
-    """What `compute` makes of each item, in order, at the first process; the others compute their items in turn."""
+    """The result of `compute` for each item, in order, at the first process; the others compute their items in turn."""
     if count() == 1:
         yield from map(compute, items)
         return

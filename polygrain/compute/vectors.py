@@ -64,7 +64,7 @@ def group_sums(x: Float[Tensor, "n d"], groups: Int64[Tensor, " n"], count: int)
 
 
 def group_sizes(groups: Int64[Tensor, " row"], count: int) -> Int64[Tensor, " count"]:
-    """How many rows each group 0..count-1 has, in all processes together."""
+    """The size of each group 0..count-1, in all processes together."""
     sizes = torch.bincount(groups, minlength=count)
     processes.add_up([sizes])
     return sizes

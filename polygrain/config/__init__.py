@@ -1,1 +1,1 @@
-"""What params.yaml may hold, and how a profile's is composed from the root's."""
+"""The values that params.yaml may hold, and the composition of a profile's from the root's."""

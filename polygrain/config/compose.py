@@ -102,7 +102,7 @@ def source(profile: Path) -> Path | None:
 
 
 def values_in(file: Path, name: str) -> dict[str, Any]:
-    """What a profile changes, from its `source`."""
+    """The changes of a profile, from its `source`."""
     values = read_params(file)
     return values if file.name == "values.yaml" else values[name] or {}
 

@@ -1,4 +1,4 @@
-"""What a profile's dvc.yaml holds of the root's: the stages that its values use, and what these read."""
+"""The part of the root's dvc.yaml in a profile's: the stages that its values use, and those that they read."""
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ def one(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def items_of(body: dict[str, Any], values: dict[str, Any]) -> Any:
-    """What a stage is repeated for; None where it is not, or where these values do not say so."""
+    """The items that a stage is repeated for; None without a `foreach`, or where these values lack its list."""
     items = body.get("foreach")
     return value_of(items[2:-1], values) if isinstance(items, str) else items
 
@@ -49,7 +49,7 @@ def value_of(name: str, values: Any) -> Any:
 
 
 def paths_read(body: dict[str, Any], values: dict[str, Any]) -> Iterator[str]:
-    """What a stage reads, of all its items."""
+    """The paths that a stage reads, of all its items."""
     items = items_of(body, values)
     named = items if isinstance(items, dict) else {item: item for item in items or [""]}
     for key, item in named.items():

@@ -36,7 +36,7 @@ Granularity = Annotated[str, StringConstraints(pattern=r"^(k|size)[1-9][0-9]{0,8
 
 
 class Lists(Section):
-    """What params.yaml says before its sections: the items that stages are repeated for."""
+    """The lists at the top of params.yaml: the items that stages are repeated for."""
 
     root: Annotated[str, StringConstraints(pattern=r"^(\.|\.\.(/\.\.)*)$")] = Field(
         description="where stages/ lies, seen from params.yaml"
@@ -122,7 +122,7 @@ class Lists(Section):
         return sorted((item.fold, item.repeat) for item in self.gsp_trainings.values() if item.run == run)
 
     def clusters(self, images: int) -> dict[str, int]:
-        """The number of clusters of each granularity, in ascending order, of so many images that are clustered."""
+        """The number of clusters of each granularity, in ascending order, when `images` images are clustered."""
         known = {name: clusters_of(name, images) for name in self.granularities}
         return dict(sorted(known.items(), key=lambda item: item[1]))
 
@@ -133,7 +133,7 @@ class Lists(Section):
 
 
 def clusters_of(granularity: str, images: int) -> int:
-    """The number of clusters of a granularity; of one by size those that so many images make, one at least."""
+    """The number of clusters of a granularity; one by size divides `images` by it, and has at least one cluster."""
     number = int(granularity.lstrip("ksize"))
     return number if granularity.startswith("k") else max(1, images // number)
 

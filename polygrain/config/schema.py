@@ -1,4 +1,4 @@
-"""What every section of params.yaml obeys."""
+"""The rules of every section of params.yaml."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Where plain `dvc`, too, keeps its pickles: `python -m polygrain.config.site` sets it for the clone it stands in."""
+"""The folder of plain `dvc`'s own pickles: `python -m polygrain.config.site` sets it for the clone it stands in."""
 
 import hashlib
 import os

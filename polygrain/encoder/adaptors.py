@@ -89,7 +89,7 @@ class Adaptors(nn.Module):
 
 
 def in_float32(linear: nn.Linear, x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows out"]:
-    """What `linear` makes of float32 `x`, computed in float32 whatever type its own parameters have."""
+    """`linear` of float32 `x`, computed in float32 for parameters of any type."""
     return nn.functional.linear(x, linear.weight.float(), None if linear.bias is None else linear.bias.float())
 
 

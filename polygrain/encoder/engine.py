@@ -1,4 +1,4 @@
-"""onnxruntime in torch's place where a network of convolutions is only looked through, on a CPU: there it is faster.
+"""Inference of convolutional networks by onnxruntime on a CPU, where it is faster than torch.
 
 The kind of network decides, and never a clock, so that the same images have the same embeddings twice.
 """
@@ -28,13 +28,13 @@ AGREES = 1e-4  # of the largest output; a program that differs by more is not ta
 
 Program = Callable[[Tensor], list[Tensor]]
 building = threading.Lock()
-# Of each network, the same one for each shape of an image that it agrees for; None where torch computes. Beside the
-# networks, for a program cannot be copied.
+# The program of each network by shape of an image; None where torch computes. Kept outside the networks, since a
+# program cannot be copied.
 programs: weakref.WeakKeyDictionary[nn.Module, dict[torch.Size, Program | None]] = weakref.WeakKeyDictionary()
 
 
 class Outputs(nn.Module):
-    """A network from its normalised input to the outputs of its blocks, as an exporter wants it."""
+    """A network from its normalised input to the outputs of its blocks, for the exporter."""
 
     def __init__(self, network: nn.Module, outputs: Program) -> None:
         super().__init__()

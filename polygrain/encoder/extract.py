@@ -52,14 +52,14 @@ def embed(
 
 
 def in_passes(compute: Callable[[Tensor], Tensor], images: Tensor, side: int) -> Tensor:
-    """What `compute` makes of the images, as many in a pass as suit the machine and the side of the network's input."""
+    """`compute` over the images, in batches that suit the machine and the side of the network's input."""
     height, width = images.shape[2:]
     passes = images.split(max(1, device.inference(side)[0] * min(height, width) // max(height, width)))
     return torch.cat([halved(compute, part) for part in passes]) if len(passes) > 1 else halved(compute, images)
 
 
 def halved(compute: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """What `compute` makes of the images, in two passes where one does not fit into the GPU's memory."""
+    """`compute` over the images, in two passes where one does not fit into the GPU's memory."""
     try:
         return compute(images)
     except torch.OutOfMemoryError:

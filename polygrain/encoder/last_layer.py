@@ -19,7 +19,7 @@ class LastLayer(nn.Linear):
             return nn.functional.normalize(in_float32(self, embeddings), dim=1)
 
     def in_front(self, embeddings: Float[np.ndarray, "row reduced"]) -> Float32[np.ndarray, "row axis"]:
-        """What stood in front of the layer, as directions within the space that it sees."""
+        """The features before the layer, as directions within the space that it sees."""
         triangle = np.linalg.qr(self.weight.double().cpu().numpy().T, mode="r")
         back = np.linalg.pinv(triangle, rcond=1e-6)
         return by_blocks(embeddings, lambda some: unit_rows(some @ back), back.shape[1])

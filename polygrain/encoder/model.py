@@ -117,9 +117,9 @@ class Model(nn.Module):
         self.config = self.config.model_copy(update={"reduced": len(weight)})
 
     def in_front(self, embeddings: Float[np.ndarray, "row dim"]) -> Float32[np.ndarray, "row axis"]:
-        """What stood in front of the last layer, as `LastLayer.in_front` gives it; without one, as they are.
+        """The features before the last layer, as `LastLayer.in_front` gives them; without a layer the embeddings.
 
-        A layer that tells kinds apart is too sure of the kinds that it was made for: neighbours are sought in front.
+        Neighbours are sought among these: the layer is fitted to its own clusters.
         """
         return self.reduction.in_front(embeddings) if isinstance(self.reduction, LastLayer) else embeddings
 
@@ -137,7 +137,7 @@ class Model(nn.Module):
         return encoder
 
     def without_reduction(self, blocks: int = 1) -> "Model":
-        """A copy with an embedding of so many blocks, with its adaptors and without a reduction."""
+        """A copy with an embedding of `blocks` blocks, with its adaptors and without a reduction."""
         other = Model(self.config.model_copy(update={"reduced": None, "blocks": blocks}))
         other.load_state_dict({name: t for name, t in self.state_dict().items() if not name.startswith("reduction.")})
         return other
@@ -214,7 +214,7 @@ class Model(nn.Module):
         return self.reduction(embeddings)
 
     def from_outputs(self, outputs: Float[Tensor, "batch _"]) -> Float[Tensor, "batch dim"]:
-        """What `forward` makes of the outputs of at least so many blocks, each of any length, unmirrored."""
+        """The embeddings from the outputs of enough blocks, each of any length, unmirrored."""
         parts = outputs[:, : sum(self.widths)].float().split(self.widths, 1)
         joined = torch.cat([nn.functional.normalize(part, dim=1) for part in parts], 1)
         return self.reduction(nn.functional.normalize(joined, dim=1))
@@ -259,7 +259,7 @@ def most_blocks(model: Model) -> int:
 
 
 def blocks_for(model: Model, wanted: int) -> int:
-    """How many blocks must be known for embeddings of so many, or of all there are, and for the model's own."""
+    """The number of blocks that embeddings of `blocks` (None: all) and the model's own need."""
     return max(min(wanted, most_blocks(model)), model.config.blocks)
 
 

@@ -1,6 +1,6 @@
-"""Frozen networks as the hardware likes them: batch norms within the convolutions before them, channels last.
+"""Prepares frozen networks for inference: folds batch norms into convolutions, and sets channels_last.
 
-A convolution keeps its own weights, which a state dict holds and a file gets, beside those that it computes with.
+A convolution keeps its own weights, for state dicts and files, beside the folded ones.
 """
 
 import functools
@@ -36,7 +36,7 @@ class Convolution:
 
 
 class Norm:
-    """What is left of a folded norm: timm's has an activation, too."""
+    """The rest of a folded norm: timm's has an activation, too."""
 
     act: nn.Module
     drop: nn.Module

@@ -1,4 +1,4 @@
-"""What the frozen encoder gave of images, as it is stored: what follows from it needs no pass of the network."""
+"""Stored outputs of the frozen encoder: later steps need no pass of the network."""
 
 import hashlib
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def backbone_digest(model: Model) -> str:
 
 
 def facts_of(model: Model) -> dict[str, Any]:
-    """What is written beside the outputs of a model's blocks; `blocks` is 0 where only its embedding is stored."""
+    """The record beside the outputs of a model's blocks; `blocks` is 0 where only its embedding is stored."""
     is_one = model.config.mirrored or model.config.reduced
     widths = [model.dim] if is_one else list(model.widths)
     facts = {"digest": backbone_digest(model), "side": model.config.side, "widths": widths}
@@ -58,7 +58,7 @@ class Stored:
         return is_its
 
     def require(self, model: Model, count: int) -> None:
-        """ValueError if these are not of the model's backbone, at its side, or not of so many blocks."""
+        """ValueError if these are not of the model's backbone, at its side, or of fewer blocks."""
         here, wanted = self.facts, {"digest": backbone_digest(model), "side": model.config.side}
         if {key: here[key] for key in wanted} != wanted or here["blocks"] < count:
             raise ValueError(

@@ -83,7 +83,7 @@ def centre_square(
 
 
 def squares_along(images: Num[Tensor, "batch 3 y x"]) -> list[Num[Tensor, "batch 3 side side"]]:
-    """As few squares as cover the longer side of the images, at equal distances."""
+    """The fewest squares that cover the longer side of the images, at equal distances."""
     axis, side = (2, images.shape[3]) if images.shape[2] > images.shape[3] else (3, images.shape[2])
     longer = images.shape[axis]
     count = math.ceil(longer / side)

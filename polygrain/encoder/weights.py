@@ -20,7 +20,7 @@ from polygrain.store.tensors import read_tensors, require_finite
 
 log = logging.getLogger(__name__)
 READABLE = "give a safetensors file or plain tensors, all values finite"
-# What trainers put a network in, the best first.
+# Names under which trainers store a network, the best first.
 WRAPPERS = ("teacher", "model_ema", "state_dict_ema", "ema", "state_dict", "model_state_dict", "model", "network")
 COUNTER = "num_batches_tracked"
 MANY = 5  # problems that a message names

@@ -1,1 +1,1 @@
-"""What a run found, on the page of the main report: which numbers and pictures it shows, and in which words."""
+"""The page of the main report: its numbers, pictures and wording."""

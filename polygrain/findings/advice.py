@@ -1,4 +1,4 @@
-"""What to use after a run, in words: the recommended model, or one that the test labels prefer to it."""
+"""The advice after a run, in words: the recommended model, or one that the test labels prefer to it."""
 
 import math
 import os
@@ -36,7 +36,7 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use: a heading, sentences that say why, the folder that commands take, and whether they smooth.
+    """The model to use: a heading, reasons, the folder that commands take, and whether they smooth.
 
     `row` is the row of the table that this gives; `before`, `after` and `gains` are R-Precision of the encoder and of
     it, `first_before` and `first_after` Recall@1, NaN and {} where no label measured them.
@@ -134,7 +134,7 @@ def about_smoothing(best: str, searched: scores.Scores, unsmoothed: Sequence[str
 
 
 def about_first_hit(best: str, smooths: bool, searched: scores.Scores) -> list[str]:
-    """How often the very first hit is right by the commands and in other ways; [] where no other way has more."""
+    """Recall@1 by the commands and in other ways; [] where no other way has more."""
     ways = {best + SMOOTHED: "by these commands", best: "with --no-smooth"} if smooths else {best: "by these commands"}
     ways = ways if ENCODER in ways else ways | {ENCODER: "with the encoder as it is"}
     known = {words: searched.get(row, scores.MEAN, "recall_at_1") for row, words in ways.items()}

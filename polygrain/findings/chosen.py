@@ -1,4 +1,4 @@
-"""What the stage `choice` wrote, as the report shows it: the criterion before and after, candidates, granularities.
+"""The output of the stage `choice` for the report: the criterion before and after, candidates, granularities.
 
 All shares are in percent, and none needs a label.
 """

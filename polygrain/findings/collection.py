@@ -19,7 +19,7 @@ TWIN = 0.98  # cosine of a query and an image of the collection, by the encoder 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How one task's collection is smoothed for the recommended model; strength 0: not at all."""
+    """The smoothing of one task's collection for the recommended model; strength 0: none."""
 
     task: str
     strength: float
@@ -111,7 +111,7 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
 
 
 class Twins(NamedTuple):
-    """How many queries have a near-twin in the collection, and by row the mean R-Precision in percent without them.
+    """The number of queries with a near-twin in the collection, and by row the mean R-Precision in % without them.
 
     `crowded`: tasks whose images are so alike that most queries have one; there all queries are counted.
     """
@@ -142,7 +142,7 @@ def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
 
 
 def read_smoothings(model: Path) -> list[Smoothing]:
-    """How each task was smoothed for a model; [] where that was not asked."""
+    """The smoothing of each task for a model; [] where none was chosen."""
     file = model / "smoothing.json"
     return [
         Smoothing(task, entry["strength"], entry["neighbours"])

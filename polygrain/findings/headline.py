@@ -39,7 +39,7 @@ BY = {
 
 
 def spoken(known: Numbers) -> str | None:
-    """What the numbers come to, in one sentence; None where nothing was measured."""
+    """The numbers in one sentence; None where nothing was measured."""
     result, first = known.get("result", {}), known.get("first_hit", {})
     if result and first:
         before, (used, after) = result[chosen.ENCODER], list(result.items())[-1]

@@ -1,4 +1,4 @@
-"""What a finished run left, as the sections of the report share it."""
+"""The outputs of a finished run, which the sections of the report share."""
 
 from dataclasses import dataclass
 from functools import cached_property

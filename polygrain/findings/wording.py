@@ -1,4 +1,4 @@
-"""How the report names the models, and which rows are best."""
+"""Names of the models in the report, and the best rows."""
 
 import math
 from collections.abc import Callable, Iterable

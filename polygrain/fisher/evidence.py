@@ -1,6 +1,6 @@
-"""What centring and the layer add, as far as vectors without labels can tell.
+"""The gain of centring and of the layer, measured by vectors without labels.
 
-The principal axes of the vectors are dealt into two halves: two witnesses of the same images that share no number. Each
+The principal axes of the vectors are split into two halves: independent views of the same images. Each
 learns its own layer. The agreement of a form is the share of the nearest by one half that are among the nearest by the
 other: what both find is what the images have in common.
 """

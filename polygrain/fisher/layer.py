@@ -13,7 +13,7 @@ from jaxtyping import Float, Float32
 
 from polygrain.fisher.scatter import Scatter
 
-# What between adds to within; and the axes that are kept at most.
+# The ratio of scatter between clusters to scatter within saturates at 1 / ADDED; MOST axes are kept.
 ADDED, MOST = 0.05, 256
 LEAST = 1e-6  # of psi: axes below tell nothing apart
 

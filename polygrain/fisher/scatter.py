@@ -54,13 +54,13 @@ def within_clusters(rows: Rows, labels: Int[np.ndarray, " row"]) -> Scatter:
         within += residuals.T @ residuals
         grown += (residuals * weights[:, None]).T @ residuals
         fourth += float(np.square(weights * np.square(residuals).sum(1)).sum())
-    # The formula counts rows, of which only so many are free. One that happens to agree with itself is still one.
+    # The formula counts degrees of freedom in place of rows.
     share = ledoit_wolf(grown / shared, fourth, shared) * shared / degrees
     return Scatter(within / degrees, float(np.clip(share, 1 / (1 + degrees), 1)), degrees)
 
 
 def ledoit_wolf(covariance: Float[np.ndarray, "axis axis"], fourth: float, count: int) -> float:
-    """The shrinkage of a covariance of so many rows; `fourth` is the sum of their |x|^4."""
+    """The shrinkage of a covariance of `count` rows; `fourth` is the sum of their |x|^4."""
     width, squares = len(covariance), np.square(covariance).sum()
     distance = squares - np.trace(covariance) ** 2 / width
     error = (fourth / count - squares) / count

@@ -27,7 +27,7 @@ def transfer(
     ridge: float,
     seed: int,
 ) -> dict[str, float | dict[float, float]]:
-    """How well a ridge regression from mean attributes to mean embeddings predicts classes that it was not fitted to.
+    """Tests a ridge regression from mean attributes to mean embeddings on classes that it was not fitted to.
 
     Means over `splits` random halves of the classes: `distance` and `cosine` of the predicted and the true embedding;
     `map_by_distance` and `map_by_cosine`, MAP where a prediction ranks the unseen classes.

@@ -1,4 +1,4 @@
-"""How much an encoder knows: classifiers on its features, or on itself with few labels."""
+"""Probes of an encoder: classifiers on its features, or fine-tuned with few labels."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Labels = Int64[np.ndarray, " image"]
 
 
 class Recipe(Section):
-    """How a linear classifier is fitted on an encoder, alone or together with it."""
+    """The training of a linear classifier on an encoder, alone or together with it."""
 
     epochs: Epochs = Field(description="epochs over the labelled images")
     batch: BatchSize = Field(description="images of a batch")

@@ -88,7 +88,7 @@ def values_of(request: Request) -> tuple[dict[str, Any], Config]:
 
 
 def from_disk(request: Request, path: Path) -> dict[str, Any]:
-    """What a folder or a file of weights is, as values of the section `encoder`."""
+    """A folder or a file of weights as values of the section `encoder`."""
     if UNSAFE.search(str(path)):
         raise ValueError(f"{str(path)!r} has a quote, a line break or ${{ in it: rename it")
     if path.is_dir():

@@ -86,7 +86,7 @@ def shown(seconds: float) -> str:
 
 
 def ways(request: Request, settings: Settings, each: float, seconds: Callable[[float, float], float]) -> Iterator[str]:
-    """What the default finds, and each other way, if weights of Lite are asked for at a side that nobody named; else a
+    """A line for each other way, if weights of Lite are asked for at a side that nobody named; else for a
     quicker one, if it takes long.
 
     `each`: seconds of a pass by the `settings`. `seconds`: of a run, by those of a pass and by the passes of the model.

@@ -1,4 +1,4 @@
-"""What folders, zips and streams of images hold, counted by names and labels."""
+"""Counts of images in folders, zips and streams, by names and labels."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ FEWEST = 50  # choice.criterion.fewest
 
 
 class Folder(Found):
-    """The images of one task, and what is to be said of them."""
+    """The images of one task, and their description."""
 
     @property
     def train_images(self) -> int:
@@ -27,7 +27,7 @@ class Folder(Found):
         return round((1 if "" in self.classes else 1 - QUERIES) * sum(self.classes.values()))
 
     def unmeasured(self) -> list[str]:
-        """What a run cannot measure of so few images, a sentence each."""
+        """A sentence for each measure that so small a task does not allow."""
         lines, train = [], self.train_images
         if "" not in self.classes and max(self.classes.values()) < 2:
             lines.append("no class has two images, so nothing can be found: the report cannot measure this task")
@@ -48,7 +48,7 @@ class Folder(Found):
 
 
 def examine(given: str) -> Folder:
-    """What a folder, a zip, tars or Parquet files (one, a folder or a pattern), or an s3://bucket/prefix holds.
+    """The images of a folder, a zip, tars or Parquet files (one, a folder or a pattern), or an s3://bucket/prefix.
 
     ValueError where it holds no image, or too few classes for what it is given as.
     """

@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 class Suited(NamedTuple):
-    """What suits the images, once they are known: settings, and what to tell of them, in one line."""
+    """Settings that suit the images, and a line about them."""
 
     settings: Settings = Settings()
     cost: str = ""

@@ -37,7 +37,7 @@ class Line:
 
 
 def last_values(lines: Sequence[Line]) -> str:
-    """Where the lines end, in words: what a drawing says to those who do not see it."""
+    """The last value of each line, in words, for readers who do not see the drawing."""
     return ", ".join(f"{line.name} {line.end_y:.4g}" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""How the report puts numbers and names into words: one decimal, a sign that is always shown, every name escaped."""
+"""Formats of numbers and names in reports: one decimal, a sign that is always shown, every name escaped."""
 
 import json
 import math

@@ -55,7 +55,7 @@ class Graph:
 
 
 def choose(index: str, n: int) -> Method:
-    """What `auto` means for n rows, in the log where it is not exact; ValueError for more cells than rows."""
+    """The method that `auto` means for n rows, logged where it is not exact; ValueError for more cells than rows."""
     if index == "ivf" and n < cells(n):
         raise ValueError(
             f"index ivf puts {n} images into {cells(n)} cells; a cell needs one at least: set index to exact or auto"
@@ -123,7 +123,7 @@ def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> InvertedF
 
 
 def most_cells(ivf: InvertedFile) -> int:
-    """How many cells a search may look into."""
+    """The numbers of cells that a search may look into."""
     return min(ivf.nlist, GPU_MOST if isinstance(ivf, getattr(faiss, "GpuIndexIVF", ())) else ivf.nlist)
 
 

@@ -38,7 +38,7 @@ class Whitening:
 
     @property
     def bias(self) -> Float32[np.ndarray, " component"]:
-        """What is added to x @ projection: the whitening as a linear layer."""
+        """The bias beside `projection`, which makes the map a linear layer."""
         return (-self.mean.astype(np.float64) @ self.projection).astype(np.float32)
 
 
@@ -92,7 +92,7 @@ def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> W
 
 
 def to_length(features: Rows, dim: int) -> Float32[np.ndarray, "width dim"]:
-    """What turns features onto their first `dim` principal axes; zeros are added where they have fewer numbers."""
+    """The map of features onto their first `dim` principal axes; zeros are added where they have fewer numbers."""
     fitted = fit_if_varied(features, dim, "turned") if dim < features.shape[1] else None
     axes = np.eye(features.shape[1], dtype=np.float32) if fitted is None else fitted.projection
     return axes @ np.eye(axes.shape[1], dim, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""How a stage is run: its parameters, its complete outputs, its progress.
+"""The run of a stage: its parameters, its complete outputs, its progress.
 
 None of it decides what a stage computes, so no stage depends on it: a better progress bar retrains nothing.
 """

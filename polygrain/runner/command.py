@@ -133,7 +133,7 @@ def parse(main: Callable[..., str], borrowed: dict[str, str]) -> tuple[dict[str,
 def read(
     stage: str, main: Callable[..., str], params: type[Section] | None, borrowed: dict[str, str]
 ) -> dict[str, Any]:
-    """What `main` takes from ./params.yaml; ValueError lists each wrong value."""
+    """The arguments of `main` from ./params.yaml; ValueError lists each wrong value."""
     values, expected = read_params(Path("params.yaml")), inspect.signature(main).parameters
     listed = validate(Lists, {key: values[key] for key in Lists.model_fields if key in values})
     result: dict[str, Any] = {"lists": listed, "seed": listed.seed}

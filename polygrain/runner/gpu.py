@@ -1,4 +1,4 @@
-"""How busy the GPU is that this process computes on, as its driver says."""
+"""The load of this process's GPU, as its driver reports it."""
 
 import sys
 

@@ -1,6 +1,7 @@
-"""What a stage reads, as it stands: the same before and after a run, or the result is not kept.
+"""The inputs of a stage: they are the same before and after a run, or the result is not kept.
 
-DVC takes hashes and values when a stage ends. So what changes meanwhile would be recorded as computed.
+DVC takes hashes and values when a stage ends. So an input edited during the run would be recorded as if the
+result had been computed from it.
 """
 
 import hashlib
@@ -23,13 +24,13 @@ log = logging.getLogger(__name__)
 FINISHED = "POLYGRAIN_FINISHED"
 """Set by our DVC, which compares all inputs by its own hashes: the file for what may go once the result is kept."""
 SMALL = 16 << 20
-"""Up to so many bytes, a path is compared by content: a branch switched there and back has new times."""
+"""Paths up to this size in bytes are compared by content: a branch switched there and back has new times."""
 
 
 class Reads(NamedTuple):
-    """What a stage depends on: paths, and by file the full names of values; of the paths, those that values name.
+    """The dependencies of a stage: paths, and by file the full names of values.
 
-    The last are the user's own folders, of any number of files.
+    `own`: the paths that values name, which are the user's folders, of any number of files.
     """
 
     paths: list[str]
@@ -38,7 +39,7 @@ class Reads(NamedTuple):
 
 
 def read_by(folder: Path, address: str) -> Reads:
-    """What dvc.yaml in the folder says of a stage, by the address that DVC gives its command."""
+    """The inputs of a stage in the folder's dvc.yaml, by the address that DVC gives its command."""
     name, _, key = address.rpartition(":")[2].partition("@")
     body, known = read_params(folder / "dvc.yaml")["stages"][name], read_params(folder / "params.yaml")
     if "foreach" in body:

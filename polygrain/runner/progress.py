@@ -23,7 +23,7 @@ SECONDS_BETWEEN_VALUES = 1
 """On a bar: to read a number makes the accelerator wait."""
 Item = TypeVar("Item")
 Measure = Callable[[int], Mapping[str, int | float]]
-"""Named numbers after so many items of a round."""
+"""From the number of items done in a round to named numbers."""
 
 
 def nothing(done: int) -> dict[str, float]:
@@ -87,7 +87,7 @@ class Rounds:
                     bar.set_postfix_str(", ".join(spoken({**measure(done), **gpu.use()})), refresh=False)
 
     def line(self, number: int, done: int | None = None, values: Mapping[str, int | float] | None = None) -> str:
-        """What is known after `done` items of round `number`, after all of them without it."""
+        """The line after `done` items of round `number`, or after all of them."""
         done = self._count if done is None else done
         parts = [f"{done} of {self._count}" if self._count else f"{done}"] if done is not None else []
         passed = number + (done / self._count if self._count and done is not None else 1) - self._before

@@ -1,4 +1,4 @@
-"""How the threads of libraries share the cores: variables that libraries read when they are loaded."""
+"""Threads of libraries, limited by variables that libraries read when they are loaded."""
 
 import os
 
@@ -10,7 +10,7 @@ WAITS = {"GOMP_SPINCOUNT": "10000", "OPENBLAS_THREAD_TIMEOUT": "20"}
 
 
 def variables(jobs: int = 1) -> dict[str, str]:
-    """What gives each of so many processes short waits and its part of the cores; what the user has set stays."""
+    """Variables that give each process short waits and its part of the cores; the user's own values stay."""
     result = {name: value for name, value in WAITS.items() if not os.environ.get(name)}
     if os.environ.get("OMP_WAIT_POLICY"):
         result.pop("GOMP_SPINCOUNT", None)

@@ -1,4 +1,4 @@
-"""How good an embedding is, as far as images without labels can tell: two shares for each image, within its own task.
+"""The quality of an embedding, measured without labels: two shares for each image, within its own task.
 
 - **Recall**: of two views of an image, does one find the other among the views of all images? Half of it is between two
   views as in training: they say what should not matter, such as the thickness of a stroke. Half is between views unlike
@@ -58,7 +58,7 @@ class Reference(Section):
 
 
 class CriterionSettings(Section):
-    """How candidates are compared without labels."""
+    """The comparison of candidates without labels."""
 
     images: int = Field(ge=2, le=1_000_000, description="training images drawn from each task, at most")
     fewest: int = Field(ge=2, le=1_000_000, description="a task with fewer training images does not count")
@@ -76,7 +76,7 @@ class Sample:
     tasks: np.ndarray
 
     def parts(self) -> dict[str, Int[np.ndarray, " image"]]:
-        """Where the images of each task stand in the sample."""
+        """The positions of each task's images in the sample."""
         return {task: np.flatnonzero(self.tasks == task) for task in dict.fromkeys(self.tasks)}
 
 
@@ -89,7 +89,7 @@ class Embedded:
 
     @classmethod
     def of(cls, stacked: Float[np.ndarray, "image view dim"]) -> "Embedded":
-        """What `stacked` gave."""
+        """The inverse of `stacked`."""
         plain, *four = np.ascontiguousarray(stacked.swapaxes(0, 1))
         return cls(plain, [(four[0], four[1]), (four[2], four[3])])
 

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
 
 
 def read(folder: Path) -> Seen:
-    """What was written; ValueError where it is missing or damaged."""
+    """Reads what `write` wrote; ValueError where it is missing or damaged."""
     with reading(folder / "sample.parquet", remedy_for(folder)):
         table = pq.read_table(folder / "sample.parquet")
         sample = Sample(table["row"].to_numpy(), np.array(table["group"].to_pylist(), dtype=object))

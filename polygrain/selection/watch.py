@@ -14,7 +14,7 @@ from polygrain.store.image_table import ImageTable
 
 
 class WatchSettings(Section):
-    """What is measured after each epoch of training."""
+    """The measurement after each epoch of training."""
 
     watch: Literal["criterion", "none"] = Field(
         description="criterion: the epoch with the highest one is kept; none: nothing is measured, and the last is kept"

@@ -75,7 +75,7 @@ class Allowance:
 
     @contextmanager
     def take(self, pixels: int) -> Iterator[None]:
-        """Waits until so many pixels are free, and holds them for the block."""
+        """Waits until `pixels` pixels are free, and holds them for the block."""
         with self.changed:
             self.changed.wait_for(lambda: not self.taken or self.taken + pixels <= self.pixels)
             self.taken += pixels

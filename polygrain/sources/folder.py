@@ -78,10 +78,10 @@ def classed(paths: Iterable[str], is_packed: bool = False) -> dict[str, str]:
 
 
 def first_level(paths: Collection[tuple[str, ...]], is_packed: bool = False) -> int:
-    """How many folders lie above the class folders, or above the images of a flat folder.
+    """The depth of the class folders, or of the images of a flat folder.
 
-    Those are splits, as train/ and test/; the only folder of an archive; and one that holds most images deeper down,
-    with none beside it.
+    Folders above them are splits, as train/ and test/; the only folder of an archive; and one that holds most images
+    deeper down, with none beside it.
     """
     top = 0
     while folders := {names[top] for names in paths if len(names) > top + 1}:
@@ -246,13 +246,13 @@ def few(names: list[str], most: int = SHOWN) -> str:
 
 
 def kind_of(path: str, reason: str) -> str:
-    """What an entry that is left out is counted as: the suffix of a file that is no image, else the reason."""
+    """The name under which a left-out entry is counted: the suffix of a file that is no image, else the reason."""
     suffix = PurePosixPath(path).suffix
     return suffix.lower() if reason == NO_IMAGE and suffix[1:].isalnum() else reason
 
 
 def reasons(counts: Counter[str], of: int = 0) -> str:
-    """How many entries (`of` so many) are left out, and as what, as text."""
+    """The number of entries left out, `of` all, and their reasons, as text."""
     shown = few([f"{count} {reason}" for reason, count in counts.most_common()], REASONS)
     return f"{counts.total()}{f' of {of}' if of else ''} left out" + (f": {shown}" if shown else "")
 

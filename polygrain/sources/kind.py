@@ -1,4 +1,4 @@
-"""What a kind of image source can do: be known by `polygrain new`, and be opened by the stage `images`."""
+"""A kind of image source: `polygrain new` recognises it, and the stage `images` opens it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What `images` asks for: its `Params`, values of the task, and a function that unpacks what may be a zip."""
+    """The request of `images`: its `Params`, values of the task, and a function that unpacks a zip, if it is one."""
 
     params: Any
     unseen: bool
@@ -66,7 +66,7 @@ class Kind(ABC):
     """A kind of image source."""
 
     def find(self, given: str, listing: Listing | None) -> Found | None:
-        """What a path or address holds, None where it is of another kind; `listing`: of a folder."""
+        """The images of a path or address, None where it is of another kind; `listing`: of a folder."""
         return None
 
     def look(self, found: Found) -> Look:

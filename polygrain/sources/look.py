@@ -1,4 +1,4 @@
-"""What sizes and first bytes of images tell before a run: which are damaged or copied, how large and wide they are."""
+"""A look at images before a run: damaged ones, copies and sizes, from headers and first bytes."""
 
 import hashlib
 from collections import Counter
@@ -25,7 +25,7 @@ Fact = tuple[str, tuple[int, int], object]  # class of an image, shorter and lon
 
 
 class Look(NamedTuple):
-    """What a run will leave out, by reason, what else is to be said, and the shorter and longer sides of the images."""
+    """Images that a run will leave out, by reason, further remarks, and the shorter and longer sides of the images."""
 
     left_out: Counter[str]
     lines: list[str]
@@ -35,7 +35,7 @@ class Look(NamedTuple):
 class Sizes(NamedTuple):
     """`shorter`: the median shorter side, px, in the task where it is largest; None where no image was opened.
 
-    `seen`: what the encoder sees of an image, in squares of its side.
+    `seen`: the area that the encoder sees of an image, in squares of its side.
     """
 
     shorter: int | None = None
@@ -80,7 +80,7 @@ def look_through(entries: Iterator[Entry], total: int) -> Look:
 
 
 def judged(facts: Iterable[Fact], total: int) -> Look:
-    """What is to be said of so many images, of which some were looked at."""
+    """The look at `total` images, of which some were opened."""
     first: dict[object, str] = {}
     left_out, shared, kept, opened = Counter[str](), set[object](), [], 0
     for class_name, sides, key in facts:

@@ -124,7 +124,7 @@ class Writer:
 
 
 def remove_unfinished(path: Path, shards: int) -> None:
-    """Removes what a killed writer left after so many shards, half-written files included."""
+    """Removes a killed writer's files beyond `shards` complete shards, and half-written ones."""
     for folder in (path / "c").iterdir():
         if int(folder.name) >= shards:
             shutil.rmtree(folder)

@@ -28,7 +28,7 @@ ENTRY = 16  # bytes of the index for each picture
 SHAPE = 4  # bytes of the height and width of each, where they differ
 # WebP's default method, 4, takes twice the time and saves one percent of the bytes.
 OPTIONS: dict[str, dict[str, int]] = {"raw": {}, "webp": {"method": 2}, "jpeg": {}}
-SHARE = 8  # of a photograph's bytes one in so many is left, about, in quality 90
+SHARE = 8  # a photograph shrinks to about an eighth in quality 90
 FEW = 8  # rows that are read faster than threads start
 
 

@@ -56,7 +56,7 @@ def in_srgb(image: Image.Image, side: int | None) -> Image.Image:
 
 @lru_cache(16)
 def to_srgb(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """What turns images of a mode and profile into sRGB; None for sRGB itself and for a profile that is ignored."""
+    """The transform of a mode and profile into sRGB; None for sRGB itself and for an ignored profile."""
     if len(profile) >= MOST_BYTES:
         return ignore("has 4 MB or more")
     relative, flags = ImageCms.Intent.RELATIVE_COLORIMETRIC, ImageCms.Flags.BLACKPOINTCOMPENSATION

@@ -1,4 +1,4 @@
-"""What source files import, read from their text: what is loaded besides depends on how a process was started."""
+"""The imports of source files, read from their text: the modules loaded in a process depend on how it was started."""
 
 import ast
 from collections.abc import Iterable

@@ -10,7 +10,7 @@ from polygrain.store.image_table import open_outputs
 
 
 class Joined:
-    """Embeddings of some rows, of so many blocks, the last one's output first; computed when they are read."""
+    """Embeddings of some rows from several blocks, the last one's output first; computed when they are read."""
 
     def __init__(self, features: Path, tasks: list[str], blocks: int, rows: np.ndarray) -> None:
         self.outputs, facts = open_outputs(features, tasks)

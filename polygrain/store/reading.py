@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-# What damaged bytes raise. TypeError, AttributeError, RuntimeError are our own mistakes, and the file is whole.
+# Errors of damaged bytes. TypeError, AttributeError and RuntimeError are our own mistakes, not the file's.
 DAMAGE = (OSError, ValueError, KeyError, csv.Error, SafetensorError, pa.ArrowException, BadZipFile, zlib.error)
 
 
@@ -48,7 +48,7 @@ def read_lines(file: Path, remedy: str) -> list[str]:
 
 
 def remedy_for(folder: Path) -> str:
-    """What to do about an incomplete output of a stage."""
+    """The remedy for an incomplete output of a stage."""
     return f"delete {folder} and run the pipeline again (`dvc repro`), or `dvc checkout` if the cache has it"
 
 

@@ -1,4 +1,4 @@
-"""What an encoder sees of an image: upright, in RGB, on a ground that shows it, as a square or a rectangle."""
+"""The part of an image that an encoder sees: upright, in RGB, on a ground that shows it, as a square or a rectangle."""
 
 import functools
 import logging

@@ -1,4 +1,4 @@
-"""What a training run logs for each epoch, as `history.csv` in its output folder."""
+"""The log of a training run: a row for each epoch, as `history.csv` in its output folder."""
 
 import csv
 from pathlib import Path

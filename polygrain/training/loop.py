@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
-    """What one step learns from: its rows, and what was read of them. `number` counts the steps of all epochs."""
+    """One step's rows, and their values as read. `number` counts the steps of all epochs."""
 
     number: int
     rows: Int[Tensor, " row"]
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class AdamSettings(Section):
-    """How long and how fast Adam learns; the learning rate follows a `Schedule`."""
+    """Adam's epochs and learning rate, which follows a `Schedule`."""
 
     epochs: Epochs = Field(description="epochs over the training images (the most, where the best one is kept)")
     batch: int = Field(ge=2, description="images of a batch")

@@ -1,4 +1,4 @@
-"""What the search page asks for: for a query the nearest rows by each model. Images are named by their rows."""
+"""The routes of the search page: for a query the nearest rows by each model. Images are named by their rows."""
 
 import math
 import time
@@ -70,7 +70,7 @@ class Page:
         return [*(side.at(side.start) for side in others), model.at(model.start if place is None else place)]
 
     def asking(self, rows: Int64[np.ndarray, " query"]) -> list[Float32[np.ndarray, "query _"]]:
-        """Rows as new images would ask on each side: what smoothing made of them knows its neighbours already."""
+        """Rows as queries on each side: plain ones, since smoothed rows already contain their neighbours."""
         return [side.collection.plain_index.rows(rows) for side in self.sides]
 
     def vectors(self, query: Query) -> list[Float32[np.ndarray, "1 _"]]:

@@ -21,7 +21,7 @@ LEAST_BOX = 8  # px
 
 
 class Query(NamedTuple):
-    """What is searched for: a row, or an uploaded file; a box of it as left, top, right, bottom in 0..1."""
+    """A query: a row, or an uploaded file; a box of it as left, top, right, bottom in 0..1."""
 
     row: int | None
     upload: bytes

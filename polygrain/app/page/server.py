@@ -1,4 +1,4 @@
-"""Where the search page listens: on this machine only, at an address with a secret in it."""
+"""The server of the search page: on this machine only, at an address with a secret in it."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""What the page compares: collections of the same images, each by a model of its own."""
+"""The sides that the page compares: collections of the same images, each by its own model."""
 
 import numpy as np
 from jaxtyping import Float32, UInt8

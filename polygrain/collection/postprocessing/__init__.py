@@ -1,4 +1,4 @@
-"""How the rows of a collection are compared: centred on their mean, and smoothed by diffusion on their graph."""
+"""Postprocessing of a collection: its rows are centred on their mean, and smoothed by diffusion on their graph."""
 
 from polygrain.collection.postprocessing.comparison import Comparison
 

@@ -1,4 +1,4 @@
-"""How one collection is compared: its own mean (centring), and how far it is smoothed.
+"""The comparison of a collection: its mean (centring) and its smoothing.
 
 The mean is common to all images and tells none apart. So it is subtracted from every vector and from each query, and
 they are normalised again. Images that come later use the same mean.
@@ -27,7 +27,7 @@ FEWEST = 10
 # The variance of rows of unit length, below which they are equal and nothing but rounding is left without the mean.
 VARIED = 1e-6
 Rows = Float32[np.ndarray, "row dim"]
-# What rows are linked by, from the vectors of a model: what stood in front of its last layer.
+# From the vectors of a model to its features before the last layer, by which rows are linked.
 Front = Callable[[Rows], Float32[np.ndarray, "row axis"]]
 
 
@@ -122,7 +122,7 @@ def choose(
     mean: tuple[float, ...] | None = None,
     front: Front | None = None,
 ) -> tuple[Comparison, strength.Chosen]:
-    """How these vectors of a model are to be compared, and what was compared for that; `mean`: None for their own."""
+    """The comparison of these vectors, and the choice of its smoothing; `mean`: None for their own."""
     mean = mean_of(vectors) if mean is None else mean
     chosen = strength.choose(vectors if front is None else front(vectors), settings, alike=alike)
     return Comparison(mean, chosen.smoothing, alike=alike), chosen

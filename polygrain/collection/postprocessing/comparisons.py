@@ -1,4 +1,4 @@
-"""How a model's own tasks are compared: `comparisons.json` in its folder."""
+"""The comparisons of a model's own tasks: `comparisons.json` in its folder."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ REMEDY = "run the stage that wrote the model, or copy its whole folder"
 
 @dataclass(frozen=True)
 class Comparisons:
-    """The comparison of each task, and the one for images of no task, whose mean is that of all."""
+    """The comparison of each task, and one for images of no task, with the mean of all tasks."""
 
     tasks: Mapping[str, Comparison] = field(default_factory=dict)
     default: Comparison = field(default_factory=Comparison)
@@ -28,7 +28,7 @@ class Comparisons:
 
     @classmethod
     def read(cls, folder: Path | None) -> "Comparisons":
-        """What a model's folder says; of one that says nothing, no mean is taken. ValueError for a damaged file."""
+        """The comparisons in a model's folder; without the file there is no mean. ValueError for a damaged file."""
         file = None if folder is None else folder / FILE
         if file is None or not file.exists():
             return cls()

@@ -37,7 +37,7 @@ AXES = 256
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How a collection is smoothed; strength 0: not."""
+    """The smoothing of a collection; strength 0: none."""
 
     strength: Annotated[float, Field(ge=0, lt=1)] = 0.0
     neighbours: Annotated[int, Field(ge=1)] = 1

@@ -1,6 +1,6 @@
-"""How far a collection is smoothed by its neighbour graph, judged by its images without labels.
+"""The strength of a collection's smoothing, chosen by its images without labels.
 
-The principal axes of the embeddings are dealt into two halves: two witnesses of the same images that share no number.
+The principal axes of the embeddings are split into two halves: independent views of the same images.
 Some images are taken out as queries. Each half alone smooths the others by its own graph, and searches them. Answers
 that both halves give come from the images; a smoothing that spreads the mistakes of one half makes the answers differ.
 The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the nearest by the
@@ -8,7 +8,7 @@ other. Among the smoothings as good as the best, the strongest is taken: most co
 
 If it is known how many images are alike, that number is the depth, and graphs of several sizes up to it are compared;
 below `FEWEST_ALIKE` nothing is smoothed. Otherwise the depth is `depth`, the graph has `neighbours`, and a smoothing
-that loses agreement among the nearest `guard` is out: chosen for broad classes, it would lose groups of six images.
+that loses agreement among the nearest `guard` is excluded: it may suit broad classes and lose groups of six images.
 
 Of a large collection whole neighbourhoods are compared: a random sample would have fewer images of each kind.
 """
@@ -27,11 +27,11 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
 
-# Rows that are compared at most: more cost time and change little. Of more rows, those near a few drawn ones are.
+# Rows compared at most. Larger collections are sampled: the neighbourhoods of a few drawn rows.
 ROWS, CENTRES = 10_000, 5
-# At most a fifth of the rows are queries, and at most a fifth are their nearest. The draw is repeated.
+# At most a fifth of the rows are queries, and a fifth are their nearest. The draw is repeated.
 SHARE, DRAWS = 5, 3
-# Of fewer alike most neighbours are of other kinds: at 3, smoothing lost a point with two encoders (docs/results.md).
+# In smaller groups most neighbours are strangers: at 3, smoothing lost a point with two encoders (docs/results.md).
 FEWEST_ALIKE = 6
 NONE = Smoothing()
 SHARPER = "To compare more exactly, say about how many images show the same thing: `--alike`, or `choice.alike`"
@@ -91,7 +91,7 @@ def choose(
     axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
     counts = [settings.neighbours]
     if alike:
-        # More neighbours than are alike are of other kinds.
+        # Neighbours beyond the size of a group are of other kinds.
         counts = [count for count in settings.graphs if count <= alike] or [min(settings.graphs)]
     depths = [alike] if alike else [settings.depth, settings.guard]
     parts = []
@@ -120,9 +120,9 @@ def choose(
 def neighbourhoods(
     vectors: Float32[np.ndarray, "row dim"], queries: int, generator: np.random.Generator
 ) -> Int64[np.ndarray, " part"]:
-    """All rows in a drawn order, or of very many the nearest of a few drawn rows; the first rows are the queries.
+    """All rows in a random order, or of very many the nearest to a few drawn rows; the first rows are the queries.
 
-    Queries are drawn among the nearer half of each, so that their own neighbours are there.
+    Queries are drawn from the nearer half of each neighbourhood, so that it holds their neighbours.
     """
     n = len(vectors)
     if n <= ROWS:
@@ -185,14 +185,14 @@ def answered(
 
 
 def axes_of(vectors: Float32[np.ndarray, "row dim"]) -> Principal:
-    """The principal axes that are dealt, all there are."""
+    """All principal axes of the vectors."""
     return principal_components(vectors, max(2, min(largest(vectors), vectors.shape[1])))
 
 
 def deal(vectors: Float32[np.ndarray, "row dim"], axes: Principal) -> list[Float32[np.ndarray, "row half"]]:
     """The coordinates on every other principal axis, and on the rest; rows of unit length.
 
-    They are half-whitened: otherwise one long axis would make the other half a poor witness.
+    They are half-whitened: otherwise one long axis would dominate its half.
     """
     scales = np.where(axes.energies > 0, axes.energies, np.inf) ** -0.25
     turned = ((vectors - axes.mean) @ (axes.axes * scales)).astype(np.float32)

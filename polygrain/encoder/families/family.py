@@ -50,12 +50,12 @@ class Family:
 
     @property
     def width(self) -> int:
-        """How many numbers an embedding has: some heads widen what they pool (MobileNetV3 and later)."""
+        """The width of an embedding: some heads widen the pooled features (MobileNetV3 and later)."""
         return int(getattr(self.network, "head_hidden_size", self.network.num_features))
 
     @property
     def stages(self) -> int:
-        """How many stages or blocks `forward_intermediates` counts."""
+        """The number of stages or blocks that `forward_intermediates` counts."""
         return len(getattr(self.network, "feature_info", None) or self.network.blocks)
 
     @property

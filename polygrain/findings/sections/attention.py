@@ -1,4 +1,4 @@
-"""How far the attention of each learned fusion moved, what that gained, and what there was to gain."""
+"""The change of each learned fusion's attention in training, its gain, and the largest possible gain."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from polygrain.store.tables import read_csv, read_parquet
 
 
 def content(found: Outcome) -> Content:
-    """What fusions attend to, what they learnt, and what that is worth."""
+    """The attention of fusions, its change in training, and its gain."""
     fusion, evaluation, lists = found.places.fusion, found.places.evaluation, found.lists
     names = [name for name in in_order(lists.models, lists.trained) if name in lists.fusions]
     return {

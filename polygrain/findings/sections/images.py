@@ -25,7 +25,7 @@ def content(found: Outcome) -> Content:
 
 
 def task_counts(task: Task, asked_of: dict[str, int]) -> dict[str, Any]:
-    """What a task holds and what was left out; None where a count has no meaning."""
+    """The counts of a task and of the images left out; None where a count has no meaning."""
     parts = (task.is_train, task.is_test)
     train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
     test = int(task.is_test.sum())
@@ -59,7 +59,7 @@ def left_out(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 
 
 def cluster_counts(pseudo_labels: Path, granularities: Iterable[str], tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Per granularity the size of its clusters, and how many of them hold images of more than one task."""
+    """Per granularity the size of its clusters, and the number of clusters with images of several tasks."""
     owners = np.repeat(np.arange(len(tasks)), [int(task.is_train.sum()) for task in tasks])
     rows = []
     for name in granularities:

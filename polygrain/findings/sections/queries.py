@@ -172,7 +172,7 @@ def show(
 
 
 def changes(order: Sequence[Compared]) -> dict[str, int]:
-    """How many queries there are, and how many have a better, a worse or the same R-Precision."""
+    """The number of queries, and of those with a better, a worse or the same R-Precision."""
     better, worse = map(len, extremes(order))
     return {"all": len(order), "better": better, "worse": worse, "same": len(order) - better - worse}
 

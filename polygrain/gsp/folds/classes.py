@@ -1,4 +1,4 @@
-"""Which classes train and which select the model: the three protocols of metric learning (GSP, 1.6)."""
+"""Classes that train and classes that select the model: the three protocols of metric learning (GSP, 1.6)."""
 
 from typing import Literal, NamedTuple
 

@@ -40,7 +40,7 @@ def best(history: History, least_gain: float) -> int:
 
 
 def rate_factor(history: History, stopping: Stopping) -> float:
-    """What the learning rate is multiplied with after this history: `factor` once per plateau."""
+    """The factor on the learning rate after this history: `factor` once per plateau."""
     plateaus = waited = 0
     for i in range(1, len(history) if stopping.plateau else 0):
         waited = 0 if best(history[: i + 1], stopping.least_gain) == i else waited + 1

@@ -154,7 +154,7 @@ def write(folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray) -> Non
 def write_pictures(
     folder: Path, embedder: Embedder, maps: Maps, rows: np.ndarray, labels: np.ndarray, count: int
 ) -> None:
-    """Where the pooling looks, in the first image of each of `count` classes spread over all."""
+    """The weights of the pooling in the first image of each of `count` classes spread over all."""
     firsts = rows[np.unique(labels[rows], return_index=True)[1]]
     shown = firsts[np.unique(np.linspace(0, len(firsts) - 1, min(count, len(firsts))).round().astype(int))]
     weights, nearest = look(embedder, maps, shown)

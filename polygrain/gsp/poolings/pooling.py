@@ -1,4 +1,4 @@
-"""What all poolings share: what they return, their class, and the bounds of their values."""
+"""The parts that all poolings share: their result, their class, and the bounds of their values."""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple
 

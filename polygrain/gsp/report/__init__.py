@@ -1,1 +1,1 @@
-"""What the pages of metric learning show: tables beside the published ones, curves, where poolings look."""
+"""The pages of metric learning: tables beside the published ones, curves, weights of poolings."""

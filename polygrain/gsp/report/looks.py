@@ -1,4 +1,4 @@
-"""Where poolings look, as pictures: every place as bright as its weight, in the colour of its nearest prototype."""
+"""Weights of poolings as pictures: every place as bright as its weight, in the colour of its nearest prototype."""
 
 import colorsys
 

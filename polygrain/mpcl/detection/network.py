@@ -29,7 +29,7 @@ def build(folder: Path, classes: int, proposals: int, **sizes: Any) -> FasterRCN
         image_mean=list(config.mean),
         image_std=list(config.std),
         rpn_anchor_generator=AnchorGenerator(((32, 64, 128, 256, 512),), ((0.5, 1.0, 2.0),)),
-        # As many as the base code's C4.
+        # The number of the base code's C4.
         rpn_pre_nms_top_n_train=6 * proposals,
         rpn_pre_nms_top_n_test=3 * proposals,
         rpn_post_nms_top_n_train=proposals,

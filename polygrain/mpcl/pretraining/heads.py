@@ -1,4 +1,4 @@
-"""What all frameworks share: the projectors of a run, the momentum copy, and what a step measures for each head."""
+"""The parts that all frameworks share: the projectors of a run, the momentum copy, and the measures of each head."""
 
 import copy
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What the page of a pretraining run shows, beside the published tables."""
+"""The page of a pretraining run, beside the published tables."""

@@ -13,7 +13,7 @@ PUBLISHED = Path(__file__).with_name("mpcl_published.csv")
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs of a graph have in common, as far as a published row depends on it."""
+    """The setting of all runs of a graph, as far as a published row depends on it."""
 
     tasks: list[str]
     architecture: str

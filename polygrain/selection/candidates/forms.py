@@ -63,7 +63,7 @@ def with_last_layers(
 
     `embedded` holds the outputs of all blocks of `base`, the last one's of this width first: alone it has no layer. A
     model that `learnt` a last layer has that one, too; and behind each comes what `fit` gives of all blocks. With a
-    `dim`, embeddings without a layer from clusters are turned onto so many principal axes of the images that `train`.
+    `dim`, embeddings without a layer from clusters are turned onto as many principal axes of the images that `train`.
     """
 
     def at_length(change: Callable[[np.ndarray], np.ndarray]) -> Embedded:

@@ -1,4 +1,4 @@
-"""What the choice writes about itself: its reasons, every candidate, the nearest sampled images, and its card."""
+"""The choice's account of itself: its reasons, every candidate, the nearest sampled images, and its card."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def about_sides(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def comparison(search: Search, decision: Decision, settings: Settings) -> list[str]:
-    """How many were compared, which is best and why it was not taken, where it was not."""
+    """The number of candidates, the best one, and why it was not chosen, where it was not."""
     fallen = sum(bool(tasks) for tasks in decision.falls.values())
     best, chosen, encoder = (100 * search.value(name) for name in (decision.best, decision.chosen, ENCODER.name))
     lines = [

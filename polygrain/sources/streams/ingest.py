@@ -30,7 +30,7 @@ Outcome = Picture | str
 
 
 class Part(NamedTuple):
-    """What became of the entries up to the end of one shard, and the place (file, entry) after them.
+    """The results of the entries up to the end of one shard, and the place (file, entry) after them.
 
     A row is [path, class name, width, height, bytes, SHA-256, hash of its pixels], of an entry that was left out [path,
     reason].

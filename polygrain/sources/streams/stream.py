@@ -14,7 +14,7 @@ from polygrain.sources.streams.place import Location
 from polygrain.store.rectangle import Unreadable
 
 SUFFIX = {"tars": ".tar", "parquet": ".parquet"}
-FEW = 10  # labels without an image are an error where they are more than one of so many images
+FEW = 10  # labels without an image are an error above one in this number of images
 
 
 class Content(NamedTuple):
@@ -44,7 +44,7 @@ class Stream(NamedTuple):
                 yield from read(opened, listed.name, number, skip if number == file else 0)
 
     def content(self) -> Content:
-        """What is in it, as a run will find it but for damaged images and copies; no image is read."""
+        """The content as a run will find it, but for damaged images and copies; no image is read."""
         left_out, classes = Counter(folder.kind_of(*other) for other in self.others.items()), Counter[str]()
         first: str | None = None
         for path, found in self.labels():

@@ -18,7 +18,7 @@ from polygrain.sources.streams.entry import NAMES, Entry, label_of
 from polygrain.store.rectangle import Unreadable
 
 READ = 2**20
-LINKED = 2**18  # members that a later hard link may lead to: so many names are held in memory
+LINKED = 2**18  # names of members held in memory, for later hard links
 LABEL_BYTES = 2**16
 LABELS = (".cls", ".json")
 ORPHAN = "a label without an image beside it"

@@ -23,7 +23,7 @@ from polygrain.tll.extractors.layers import Layers
 
 
 class AnalogyConfig(BaseModel):
-    """What it takes to build the model again: its `config.json`."""
+    """The values that rebuild the model: its `config.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     extractor: Extractor = Field(description="the frozen network")

@@ -47,7 +47,7 @@ def save(reductions: list[Reduction], file: Path) -> None:
 
 
 def load(file: Path) -> list[Reduction]:
-    """What `save` wrote."""
+    """The reductions that `save` wrote."""
     tensors = {name: tensor.numpy() for name, tensor in read_tensors(file).items()}
     with reading(file, remedy_for(file.parent)):
         return [Reduction(*parts) for parts in zip(*(tensors[name] for name in Reduction._fields), strict=True)]

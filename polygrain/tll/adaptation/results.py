@@ -46,7 +46,7 @@ def gain(
     k: int,
     seed: int = 0,
 ) -> Gain:
-    """How much more often pairs are found within rank k, with a paired bootstrap interval (2,000 draws).
+    """The gain in pairs found within rank k, with a paired bootstrap interval (2,000 draws).
 
     `tested` names the pair of each rank. A pair is tested in several splits, so whole pairs are drawn anew, each
     with all its ranks under both models.

@@ -1,4 +1,4 @@
-"""What a feature extractor is: a network of a library, its input, and the layers to read."""
+"""A feature extractor: a network of a library, its input, and the layers to read."""
 
 import difflib
 from typing import Literal

@@ -1,1 +1,1 @@
-"""What the page of a study shows: recall curves, tables, queries."""
+"""The page of a study: recall curves, tables, queries."""
