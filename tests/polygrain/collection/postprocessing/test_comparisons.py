@@ -1,4 +1,4 @@
-"""How a model's own tasks are compared, as its folder says it."""
+"""The comparisons of a model's own tasks, as its folder says it."""
 
 import json
 from pathlib import Path
