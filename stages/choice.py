@@ -35,8 +35,7 @@ from polygrain.retrieval.whitening import Whitening, to_length
 from polygrain.runner import command, outputs
 from polygrain.selection import seen
 from polygrain.selection.candidates import report
-from polygrain.selection.candidates.forms import Form
-from polygrain.selection.candidates.search import ENCODER, Evaluator, Settings, compare, decide
+from polygrain.selection.candidates.search import ENCODER, Candidate, Evaluator, Settings, compare, decide
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables
 from polygrain.store.tables import write_csv
@@ -95,15 +94,16 @@ def read_granularities(reads: Reads, collection: ImageTable, lists: Lists, param
     return Granularities(rows, collection.tasks[collection.train[rows]], labels, params.dim)
 
 
-def build(folder: Path, form: Form, world: World, params: Params) -> Model:
-    """The model of a form, its last layer made of all clusters."""
-    model = load(folder)
+def build(folder: Path, candidate: Candidate, world: World, params: Params) -> Model:
+    """The model of a candidate, with its last layer."""
+    model, form = load(folder), candidate.form
     shaped = model.without_reduction(form.blocks)
     if form.layer == "own":
         shaped.reduce(model.reduction.weight, model.reduction.bias)
     if form.layer != "clusters":
         return shaped if params.dim is None else at_length(shaped, world, params.dim)
-    fitted = last_layer(shaped.to(device.best()), world, params)
+    fitted = layer_of_encoder(shaped.to(device.best()), world, params) or candidate.layer
+    assert fitted is not None
     shaped.cpu().reduce(torch.from_numpy(fitted.projection.T.copy()), torch.from_numpy(fitted.bias))
     return shaped
 
@@ -120,17 +120,15 @@ def at_length(model: Model, world: World, dim: int) -> Model:
     return model
 
 
-def last_layer(model: Model, world: World, params: Params) -> Whitening:
-    """The layer in closed form behind a model; behind the encoder itself from the scatters that were stored."""
-    given, known = world.granularities, None
-    if world.stored.holds(model) and len(model.widths) == blocks_for(model, params.blocks):
-        basis = read_basis(world.reads.seeds)
-        known = None if basis is None else (basis, read_scatters(world.reads.scatter, list(given.labels)))
-    if known is not None:
-        vectors = np.empty((0, model.dim), np.float32)
-    else:
-        vectors = embed(model, world.stored, world.pixels, world.collection.train[given.rows], "last layer")
-    return given.fit(vectors, world.seen.embed(model, world.pixels, params.criterion).stacked(), known)
+def layer_of_encoder(model: Model, world: World, params: Params) -> Whitening | None:
+    """The layer behind the encoder itself, from the scatters that were stored; None for another model."""
+    given, basis = world.granularities, read_basis(world.reads.seeds)
+    is_its = world.stored.holds(model) and len(model.widths) == blocks_for(model, params.blocks)
+    if basis is None or not is_its:
+        return None
+    known = basis, read_scatters(world.reads.scatter, list(given.labels))
+    views = world.seen.embed(model, world.pixels, params.criterion).stacked()
+    return given.fit(np.empty((0, model.dim), np.float32), views, known)
 
 
 def comparisons(model: Model, world: World, params: Params, smoothing: SmoothingSettings) -> Comparisons:
@@ -161,9 +159,9 @@ def main(reads: Reads, output: Path, *, params: Params, smoothing: SmoothingSett
     scores = {name: one.scores for name, one in search.candidates.items()}
     decision = decide(scores, ENCODER.name, search.sample, params.errors, params.guard)
     taken = search.candidates[decision.chosen]
-    recommended = build(reads.encoder if taken.form == ENCODER else models[taken.form.model], taken.form, world, params)
+    recommended = build(reads.encoder if taken.form == ENCODER else models[taken.form.model], taken, world, params)
     best = search.best_of("encoder")
-    without_training = build(reads.encoder if best == ENCODER else reads.resolution, best, world, params)
+    without_training = build(reads.encoder if best.form == ENCODER else reads.resolution, best, world, params)
     why = report.reasons(search, decision, params)
     with (reads.views / "recall.csv").open(newline="", encoding="utf-8") as file:
         why += report.about_sides(list(csv.DictReader(file)))

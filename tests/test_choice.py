@@ -15,6 +15,7 @@ from polygrain.encoder.model import load
 from polygrain.fisher.closed_form import basis_of, closed_form, of_views
 from polygrain.fisher.scatter import within_clusters
 from polygrain.retrieval.whitening import apply
+from polygrain.selection.candidates.forms import Form
 from polygrain.selection.candidates.search import Evaluator, measure
 from polygrain.selection.criterion import embed_views, neighbours
 from polygrain.store.image_table import open_pixels, read_table, read_tables
@@ -141,9 +142,9 @@ def test_build__makes_the_layer_of_all_clusters(chosen, models, read_by_all, nam
     folder = models[0].parent / name
     settings = params(layer=layer if layer == "clusters" else "none")
     world = choice.World.of(read_by_all, lists(), settings)
-    blocks = 2 if layer == "clusters" else 1
-    form = choice.Form("x", layer=layer, blocks=blocks)
-    model = choice.build(folder, form, world, settings)
+    evaluator = Evaluator(settings, world.collection, world.seen, world.granularities, world.stored)
+    candidates = {one.form.layer: one for one in measure(evaluator, load(folder), Form("x"), world.pixels)}
+    model, blocks = choice.build(folder, candidates[layer], world, settings), 2 if layer == "clusters" else 1
     by_hand, learnt = load(folder), load(folder).reduction
     by_hand.reduction, by_hand.config = torch.nn.Identity(), by_hand.config.model_copy(update={"reduced": None})
     rows = world.collection.train
@@ -171,8 +172,8 @@ def test_build__has_the_length_that_was_judged(chosen, models, read_by_all, name
     world = choice.World.of(read_by_all, lists(), settings)
     evaluator = Evaluator(settings, world.collection, world.seen, world.granularities, world.stored)
     folder, sample = models[0].parent / name, world.seen.sample
-    for one in measure(evaluator, load(folder), choice.Form("x"), world.pixels):
-        model = choice.build(folder, one.form, world, settings)
+    for one in measure(evaluator, load(folder), Form("x"), world.pixels):
+        model = choice.build(folder, one, world, settings)
         vectors = embed(model, world.pixels, sample.rows, 16, "float32", "")
         assert vectors.shape[1] == dim
         for task, found in neighbours(vectors, sample, 3).items():

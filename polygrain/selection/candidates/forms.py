@@ -58,8 +58,8 @@ def with_last_layers(
     fit: Callable[[], Whitening | None],
     train: Float32[np.ndarray, "row dim"],
     dim: int | None = None,
-) -> Iterator[tuple[Form, Embedded]]:
-    """`base` with each last layer that is tried, and its embeddings.
+) -> Iterator[tuple[Form, Embedded, Whitening | None]]:
+    """`base` with each last layer that is tried, its embeddings, and the layer where it is from clusters.
 
     `embedded` holds the outputs of all blocks of `base`, the last one's of this width first: alone it has no layer. A
     model that `learnt` a last layer has that one, too; and behind each comes what `fit` gives of all blocks. With a
@@ -72,15 +72,15 @@ def with_last_layers(
         turn = to_length(change(train), dim)
         return embedded.through(lambda rows: unit_rows(change(rows) @ turn))
 
-    yield replace(base, blocks=1), at_length(partial(first_of, width))
+    yield replace(base, blocks=1), at_length(partial(first_of, width)), None
     if isinstance(learnt, nn.Linear):
         weight, bias = learnt.weight.numpy(), learnt.bias.numpy()
         count = base.blocks if learnt.in_features > width else 1
         own = replace(base, layer="own", dim=dim or len(weight), blocks=count)
-        yield own, at_length(lambda rows: through(weight, bias, first_of(learnt.in_features, rows)))
+        yield own, at_length(lambda rows: through(weight, bias, first_of(learnt.in_features, rows))), None
     if (fitted := fit()) is not None:
         form = replace(base, layer="clusters", dim=fitted.projection.shape[1])
-        yield form, embedded.through(partial(apply, fitted))
+        yield form, embedded.through(partial(apply, fitted)), fitted
 
 
 def through(weight: np.ndarray, bias: np.ndarray, embeddings: np.ndarray) -> Float32[np.ndarray, "image dim"]:

@@ -107,11 +107,12 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A form with its criterion, and each sampled image's nearest others under it, by task."""
+    """A form with its criterion, each sampled image's nearest others under it, by task, and its layer from clusters."""
 
     form: Form
     scores: Scores
     neighbours: Neighbours
+    layer: Whitening | None = None
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,11 @@ class Search:
         """The criterion of a candidate."""
         return mean_over_tasks(self.candidates[name].scores.score, self.sample)
 
-    def best_of(self, model: str) -> Form:
+    def best_of(self, model: str) -> Candidate:
         """The best form of a model at the side that all see."""
         forms = {name: one.form for name, one in self.candidates.items()}
         names = [name for name, form in forms.items() if form.model == model and form.scale == self.scale]
-        return forms[max(names, key=self.value)]
+        return self.candidates[max(names, key=self.value)]
 
     def add(self, measured: Iterator[Candidate]) -> None:
         self.candidates.update((one.form.name, one) for one in measured)
@@ -154,8 +155,8 @@ def measure(
     def fit() -> Whitening | None:
         return evaluator.granularities.fit(train, sample.stacked()) if layers else None
 
-    for one, embedded in with_last_layers(form, learnt, sample, blocks.widths[0], fit, train, settings.dim):
-        yield Candidate(one, *evaluator.evaluate(embedded))
+    for one, embedded, layer in with_last_layers(form, learnt, sample, blocks.widths[0], fit, train, settings.dim):
+        yield Candidate(one, *evaluator.evaluate(embedded), layer)
 
 
 def compare(models: dict[str, Path], plain: Path, pixels: arrays.Reader, evaluator: Evaluator) -> Search:

@@ -52,10 +52,10 @@ def test_name__describes_the_form_in_a_few_words():
 def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_blocks(fused):
     embedded, alone = (embedded_by(fused.without_reduction(count)) for count in (2, 1))
     fitted, base = layer(48), Form("x", blocks=2)
-    forms = dict(with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted, embedded.plain))
-    found = [(form.layer, form.dim, form.blocks) for form in forms]
-    assert found == [("none", None, 1), ("own", 6, 1), ("clusters", 5, 2)]
-    for form, result in forms.items():
+    forms = list(with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted, embedded.plain))
+    found = [(form.layer, form.dim, form.blocks, layer) for form, _, layer in forms]
+    assert found == [("none", None, 1, None), ("own", 6, 1, None), ("clusters", 5, 2, fitted)]
+    for form, result, _ in forms:
         for both, last, changed in zip(views_of(embedded), views_of(alone), views_of(result), strict=True):
             expected = last
             if form.layer == "own":
@@ -68,7 +68,7 @@ def test_with_last_layers__none_of_the_last_block_its_own_and_the_fitted_of_all_
 def test_with_last_layers__none_where_none_is_fitted(fused):
     embedded = embedded_by(fused.without_reduction())
     forms = with_last_layers(Form("x"), torch.nn.Identity(), embedded, 24, lambda: None, embedded.plain)
-    assert [form for form, _ in forms] == [Form("x")]
+    assert [form for form, _, _ in forms] == [Form("x")]
 
 
 @pytest.mark.parametrize("kind", ["none", "own", "clusters"])
@@ -76,7 +76,7 @@ def test_with_last_layers__the_saved_model_gives_the_embeddings_of_the_compariso
     base, fitted = Form("x", 1.5), layer(24)
     embedded = embedded_by(fused.without_reduction())
     forms = with_last_layers(base, fused.reduction, embedded, 24, lambda: fitted, embedded.plain)
-    result = {form.layer: result for form, result in forms}[kind]
+    result = {form.layer: result for form, result, _ in forms}[kind]
     model = fused.without_reduction()
     if kind == "own":
         model.reduce(fused.reduction.weight, fused.reduction.bias)
@@ -90,7 +90,7 @@ def test_with_last_layers__what_a_model_learnt_of_two_blocks_is_its_own_layer(en
     taught.reduce(torch.randn(6, 48, generator=generator), torch.randn(6, generator=generator))
     embedded = embedded_by(taught.without_reduction(2))
     forms = with_last_layers(Form("x", blocks=2), taught.reduction, embedded, 24, lambda: None, embedded.plain)
-    form, result = {form.layer: (form, result) for form, result in forms}["own"]
+    form, result = {form.layer: (form, result) for form, result, _ in forms}["own"]
     assert form.blocks == 2
     assert_saved_model_agrees(taught, result, tmp_path)
 
