@@ -41,7 +41,7 @@ def thinned(collection: ImageTable, most: int | None, draw: int) -> np.ndarray:
     return np.sort(np.concatenate([own[:most] for own in kept.values()]))
 
 
-def layer_of(vectors: np.ndarray, tasks: np.ndarray, basis: Basis, views: Scatter | None) -> whitening.Whitening:
+def layer_of(vectors: np.ndarray, tasks: np.ndarray, basis: Basis, views: Scatter | None) -> whitening.Affine:
     """The last layer as a new profile makes it: of clusters of smoothed features, and of views."""
     turned, clusters = basis.turn(vectors), clusters_of(smoothed(vectors, tasks, CLUSTERED), 0)
     return closed_form(basis, [within_clusters(turned, labels) for labels in clusters], views)

@@ -31,7 +31,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.model import Model, blocks_for, load, save
 from polygrain.encoder.stored import Stored, embed, open_features
 from polygrain.fisher.granularities import Granularities, read_basis, read_scatters
-from polygrain.retrieval.whitening import Whitening, to_length
+from polygrain.retrieval.whitening import Affine, to_length
 from polygrain.runner import command, outputs
 from polygrain.selection import seen
 from polygrain.selection.candidates import report
@@ -120,7 +120,7 @@ def at_length(model: Model, world: World, dim: int) -> Model:
     return model
 
 
-def layer_of_encoder(model: Model, world: World, params: Params) -> Whitening | None:
+def layer_of_encoder(model: Model, world: World, params: Params) -> Affine | None:
     """The layer behind the encoder itself, from the scatters that were stored; None for another model."""
     given, basis = world.granularities, read_basis(world.reads.seeds)
     is_its = world.stored.holds(model) and len(model.widths) == blocks_for(model, params.blocks)

@@ -52,7 +52,7 @@ from polygrain.retrieval.metrics import QueryMetrics, Ranked, collection_metrics
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables
-from polygrain.store.mapped_rows import Chosen
+from polygrain.store.mapped_rows import Subset
 
 NEAREST = 5
 # Stages whose models have their collections smoothed, too: the encoder in all its forms, and the one to use.
@@ -104,11 +104,11 @@ def taken(embeddings: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return result
 
 
-class Protocol(NamedTuple):
-    """Files written, metrics as JSON and `queries` as Parquet; and by task which images ask and which are searched.
+class Evaluation(NamedTuple):
+    """The files of an evaluation, metrics as JSON and `queries` as Parquet; by task the queries and searched images.
 
     `parts` are places in the embeddings; where the two are one, each image asks all others. `comparisons` say how a
-    task is compared, the others as they are; `is_own`: by the mean of what is searched in place of theirs.
+    task is compared, the others as they are; `is_own`: by the mean of the searched images in place of theirs.
     """
 
     written: str
@@ -251,20 +251,20 @@ def main(
     tested, drawn = collection.some(test), drawn_of(collection)
     whitened = embeddings[test]
     # Images that all look alike have no axes to scale.
-    if len(test) and (fitted := whitening.fit_if_varied(Chosen(embeddings, collection.train), params.whitened_dim)):
+    if len(test) and (fitted := whitening.fit_if_varied(Subset(embeddings, collection.train), params.whitened_dim)):
         whitened = whitening.apply(fitted, whitened)
     classes = all_of(collection, collection.is_test)
     says_means = bool(known.tasks)
     plain = {task: one.unsmoothed() for task, one in known.tasks.items()}
-    protocols = [
-        Protocol("metrics", "queries", embeddings, collection, classes, is_own=says_means),
-        Protocol("whitened", None, whitened, tested, all_of(tested)),
-        Protocol("collection", "collection_queries", embeddings, collection, drawn, plain),
+    evaluations = [
+        Evaluation("metrics", "queries", embeddings, collection, classes, is_own=says_means),
+        Evaluation("whitened", None, whitened, tested, all_of(tested)),
+        Evaluation("collection", "collection_queries", embeddings, collection, drawn, plain),
     ]
     if network is not None and not says_means:
-        protocols += [
-            Protocol("centred", None, embeddings, collection, classes, is_own=True),
-            Protocol("collection_centred", None, embeddings, collection, drawn, is_own=True),
+        evaluations += [
+            Evaluation("centred", None, embeddings, collection, classes, is_own=True),
+            Evaluation("collection_centred", None, embeddings, collection, drawn, is_own=True),
         ]
     results: dict[str, dict] = {}
     if SMOOTHED & {*folder.parts[-2:]}:
@@ -273,13 +273,13 @@ def main(
             for task, (_, searched) in drawn.items()
         }
         results["smoothing"] = {task: asdict(chosen[task].smoothing) for task in drawn}
-        protocols.append(Protocol("smoothed", "smoothed_queries", embeddings, collection, drawn, chosen, front))
+        evaluations.append(Evaluation("smoothed", "smoothed_queries", embeddings, collection, drawn, chosen, front))
     with outputs.folder(output) as target:
-        for protocol in protocols:
-            results[protocol.written], table, ranked = protocol.measure()
-            if protocol.queries:
-                pq.write_table(table, target / f"{protocol.queries}.parquet")
-                pq.write_table(ranked, target / f"{protocol.queries.replace('queries', 'ranked')}.parquet")
+        for evaluation in evaluations:
+            results[evaluation.written], table, ranked = evaluation.measure()
+            if evaluation.queries:
+                pq.write_table(table, target / f"{evaluation.queries}.parquet")
+                pq.write_table(ranked, target / f"{evaluation.queries.replace('queries', 'ranked')}.parquet")
         for name, values in results.items():
             (target / f"{name}.json").write_text(json.dumps(values, indent=1) + "\n")
         if is_fused and len(test):

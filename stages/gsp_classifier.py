@@ -27,7 +27,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder import networks
 from polygrain.encoder.views import Augmentation, Ratio, augment, centre_square
 from polygrain.gsp.classifier import PooledClassifier
-from polygrain.gsp.discriminant import Scatter
+from polygrain.gsp.discriminant import ClassSums
 from polygrain.gsp.folds import resnet20  # noqa: F401  timm knows it from here on
 from polygrain.gsp.folds.images import Images, read_images
 from polygrain.gsp.poolings import build
@@ -150,7 +150,7 @@ def measure(
     """Accuracies of the last layer on the test images, and retrieval scores of their linear discriminants."""
     taught, tested, classes = split(table)
     where, labels = next(model.parameters()).device, torch.from_numpy(classes)
-    scatter = Scatter(int(classes.max()) + 1, model.pool.size, where)
+    scatter = ClassSums(int(classes.max()) + 1, model.pool.size, where)
     for part, features in pooled(model, pixels, taught, side, params, "training images"):
         scatter.add(features, labels[taught[part]].to(where))
     mean, axes = scatter.discriminants(params.embedding)

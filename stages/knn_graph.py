@@ -17,7 +17,7 @@ from polygrain.compute import processes
 from polygrain.compute.counted import counted
 from polygrain.config import schema
 from polygrain.config.lists import Lists
-from polygrain.retrieval.approximate import Graph, Index, Recall, choose, nearest_others
+from polygrain.retrieval.approximate import Index, KnnGraph, Recall, choose, nearest_others
 from polygrain.runner import command, outputs
 from polygrain.runner.progress import progress
 from polygrain.store import arrays
@@ -30,7 +30,7 @@ class Params(schema.Section):
     recall: Recall
 
 
-def summary(graph: Graph, wanted: float) -> dict[str, object]:
+def summary(graph: KnnGraph, wanted: float) -> dict[str, object]:
     """Facts of an approximate graph; `fusion` reads `index` and `wanted` to rebuild it alike."""
     images, neighbours = graph.neighbours.shape
     return {

@@ -26,7 +26,7 @@ from polygrain.retrieval import whitening
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.image_table import open_train_features, read_tables
-from polygrain.store.mapped_rows import Chosen
+from polygrain.store.mapped_rows import Subset
 
 
 class Params(schema.Section):
@@ -44,7 +44,7 @@ def compared_by(seeds: Path) -> Compared:
         return lambda part, features: stored[part]
     if not (seeds / "mean.zarr").exists():
         return lambda part, features: features
-    whitener = whitening.Whitening(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
+    whitener = whitening.Affine(*(arrays.open(seeds / f"{name}.zarr")[:] for name in ("mean", "projection")))
     return lambda part, features: whitening.apply(whitener, features)
 
 
@@ -57,7 +57,7 @@ def cluster(vectors: np.ndarray, n: int, order: np.ndarray, seeds: Path, k: int,
 
 
 def of_all(
-    train: Chosen, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
+    train: Subset, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
 ) -> tuple[np.ndarray, np.ndarray, dict]:
     """Labels, the means of the features, and facts, from all rows; each process holds its share of them."""
     share = processes.share(len(train))
@@ -73,7 +73,7 @@ def of_all(
 
 
 def of_sample(
-    train: Chosen, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
+    train: Subset, compared: Compared, order: np.ndarray, seeds: Path, k: int, params: Params
 ) -> tuple[np.ndarray, np.ndarray, dict]:
     """The same from a sample, and one pass over all rows in blocks."""
     sample = arrays.open(seeds / "sample.zarr")[:]

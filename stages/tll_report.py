@@ -31,7 +31,7 @@ def read_pairs(folder: Path) -> dict[str, list]:
     return {name: [visible(entry) for entry in columns[name]] for name in ("left", "right")}
 
 
-def query_entries(folder: Path, adaptation: Path, study: results.Comparison, before: str, after: str) -> list[dict]:
+def query_entries(folder: Path, adaptation: Path, study: results.Study, before: str, after: str) -> list[dict]:
     """Left images with the right images that two rows find for them, beside the right answer."""
     pixels = {side: arrays.open(folder / side / "pixels.zarr") for side in ("left", "right")}
     pairs = read_pairs(folder)
@@ -69,7 +69,7 @@ def study_line(name: str, folder: Path, extractor: str) -> dict:
     return {"study": name, "extractor": extractor, "summary": read_json(folder / "summary.json"), "spreads": spreads}
 
 
-def metrics(study: results.Comparison) -> dict[str, dict[str, float]]:
+def metrics(study: results.Study) -> dict[str, dict[str, float]]:
     """The numbers that `dvc metrics` follows."""
     content = {}
     for row in study.rows:

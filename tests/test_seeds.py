@@ -78,7 +78,7 @@ def test_main__of_a_sample_draws_among_it_as_if_it_were_all(world, tmp_path):
     known = world[2][sample]
     whitener = whitening.fit(known, 8, "half")
     np.testing.assert_array_equal(whitener.projection, written["projection"])
-    known = whitening.apply(whitening.Whitening(written["mean"], written["projection"]), known)
+    known = whitening.apply(whitening.Affine(written["mean"], written["projection"]), known)
     expected = seed_order(known, 20, 0)
     np.testing.assert_array_equal(written["order"], sample[expected.order])
     np.testing.assert_array_equal(written["records"], expected.records)

@@ -18,7 +18,7 @@ TWIN = 0.98  # cosine of a query and an image of the collection, by the encoder 
 
 
 @dataclass(frozen=True)
-class Smoothing:
+class TaskSmoothing:
     """The smoothing of one task's collection for the recommended model; strength 0: none."""
 
     task: str
@@ -34,7 +34,7 @@ class CollectionReport:
     """
 
     table: scores.Scores
-    smoothings: list[Smoothing]
+    smoothings: list[TaskSmoothing]
     trains: bool
 
     @property
@@ -141,11 +141,11 @@ def twins(evaluation: Path, table: scores.Scores) -> Twins | None:
     return Twins(sum(map(len, found.values())), without, crowded)
 
 
-def read_smoothings(model: Path) -> list[Smoothing]:
+def read_smoothings(model: Path) -> list[TaskSmoothing]:
     """The smoothing of each task for a model; [] where none was chosen."""
     file = model / "smoothing.json"
     return [
-        Smoothing(task, entry["strength"], entry["neighbours"])
+        TaskSmoothing(task, entry["strength"], entry["neighbours"])
         for task, entry in (read_json(file) if file.exists() else {}).items()
     ]
 

@@ -44,7 +44,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskImages:
     """One task's table in columns, and what was left out of it; names as they can be shown."""
 
     name: str
@@ -71,7 +71,7 @@ class Outcome:
     places: Places
     params: Params
     lists: Lists
-    tasks: list[Task]
+    tasks: list[TaskImages]
     ks: dict[str, int]
     histories: dict[str, History]
     choice: chosen.Choice
@@ -133,14 +133,14 @@ def read(places: Places, params: Params, lists: Lists) -> Outcome:
     return Outcome(places, params, lists, tasks, ks, histories, choice, measured, *tables, metrics)
 
 
-def read_task(images: Path, name: str) -> Task:
+def read_task(images: Path, name: str) -> TaskImages:
     table = read_table(images / name)
     rejected = [(visible(row["path"]), visible(row["reason"])) for row in read_csv(images / name / "rejected.csv")]
     is_train = np.array(table["trains"].to_pylist(), dtype=bool)
     is_test = np.array([split != "train" for split in table["split"].to_pylist()], dtype=bool)
     is_query = np.array(table["is_query"].to_pylist(), dtype=bool)
     paths, classes = ([visible(entry) for entry in table[column].to_pylist()] for column in ("path", "class_name"))
-    return Task(name, paths, table["label"].to_numpy(), classes, is_train, is_test, is_query, rejected)
+    return TaskImages(name, paths, table["label"].to_numpy(), classes, is_train, is_test, is_query, rejected)
 
 
 def distinct(

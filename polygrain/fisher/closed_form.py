@@ -17,7 +17,7 @@ from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.principal import largest, principal_components
 from polygrain.fisher.layer import axes
 from polygrain.fisher.scatter import CELLS, Scatter, average, of_equal_size, within_clusters
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Affine
 
 # Principal axes in which scatters are taken, at most.
 AXES = 512
@@ -76,7 +76,7 @@ def basis_of(rows: Rows, tasks: np.ndarray, most: int = AXES) -> Basis | None:
     return Basis(centred.share @ centred.means, found.axes[:, varied], found.energies[varied] / rows.shape[0])
 
 
-def closed_form(basis: Basis, granularities: Sequence[Scatter], views: Scatter | None, least: float = 0.0) -> Whitening:
+def closed_form(basis: Basis, granularities: Sequence[Scatter], views: Scatter | None, least: float = 0.0) -> Affine:
     """The layer from the scatter of each granularity and that of views, in the axes of the basis; `least` as in `axes`.
 
     Without any scatter the layer half-whitens.
@@ -85,9 +85,9 @@ def closed_form(basis: Basis, granularities: Sequence[Scatter], views: Scatter |
     if views is not None and views.degrees:
         scatters.append(of_equal_size(scatters[0], views) if scatters else views)
     if not scatters:
-        return Whitening(basis.mean.astype(np.float32), (basis.axes * basis.variances**-0.25).astype(np.float32))
+        return Affine(basis.mean.astype(np.float32), (basis.axes * basis.variances**-0.25).astype(np.float32))
     projection = basis.axes @ axes(np.diag(basis.variances), average(scatters), least)
-    return Whitening(basis.mean.astype(np.float32), projection.astype(np.float32))
+    return Affine(basis.mean.astype(np.float32), projection.astype(np.float32))
 
 
 def of_views(basis: Basis, views: Float32[np.ndarray, "image view dim"]) -> Scatter:

@@ -21,7 +21,7 @@ from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher.closed_form import Basis, Turned, basis_of, closed_form
 from polygrain.fisher.scatter import CELLS, Scatter, within_clusters
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Affine
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
 
@@ -111,12 +111,12 @@ def seed_of(random_state: Any) -> int:
     return int(random_state) if is_whole else int(check_random_state(random_state).randint(2**31))
 
 
-def learnt(rows: Rows, alike: int | None, labels: np.ndarray | None, sample: int, seed: int) -> Whitening:
+def learnt(rows: Rows, alike: int | None, labels: np.ndarray | None, sample: int, seed: int) -> Affine:
     """The layer of rows of unit length, by their clusters or by those found inside."""
     n, dim = rows.shape
     basis = basis_of(rows, np.zeros(n, np.int64))
     if basis is None:
-        return Whitening(np.zeros(dim, np.float32), np.eye(dim, dtype=np.float32))
+        return Affine(np.zeros(dim, np.float32), np.eye(dim, dtype=np.float32))
     if labels is not None:
         return closed_form(basis, [within_clusters(Turned(rows, basis), labels)], None)
     drawn = np.asarray(rows[draw_cells(rows, sample, seed)] if n > sample else rows[:])

@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int
 from polygrain.fisher.closed_form import Basis, basis_of, closed_form, of_views
 from polygrain.fisher.layer import MOST
 from polygrain.fisher.scatter import Scatter, within_clusters
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Affine
 from polygrain.store import arrays
 from polygrain.store.reading import read_json
 
@@ -34,7 +34,7 @@ class Granularities:
         vectors: Float32[np.ndarray, "row dim"],
         views: Float32[np.ndarray, "image view dim"] | None,
         known: tuple[Basis, Sequence[Scatter]] | None = None,
-    ) -> Whitening | None:
+    ) -> Affine | None:
         """The layer behind a model, of its vectors of the `rows`; None without a granularity, or of equal vectors.
 
         `views`: its vectors of images and of their views. `known`: basis and scatters, where they were stored.

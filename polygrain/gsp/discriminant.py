@@ -8,7 +8,7 @@ from torch import Tensor
 RIDGE = 1e-4  # of the mean variance within classes; added to every direction, because some have no variance
 
 
-class Scatter:
+class ClassSums:
     """Sums of labelled features in float64."""
 
     def __init__(self, classes: int, dim: int, where: torch.device) -> None:

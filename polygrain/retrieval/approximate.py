@@ -39,7 +39,7 @@ TRAINED = 39
 
 
 @dataclass(frozen=True)
-class Graph:
+class KnnGraph:
     """Neighbours `row rank`, nearest first, and how they were found.
 
     `recall`: the mean share of the exact neighbours that `asked` drawn rows got, and its standard `error`; 1 if exact.
@@ -81,7 +81,7 @@ def nearest_others(
     metric: Metric = "cosine",
     asked: int = SAMPLE,
     shown: Callable[[list[slice]], Iterable[slice]] = iter,
-) -> Graph:
+) -> KnnGraph:
     """The k nearest other rows of every row by `index`, exact or with a recall of at least `recall` where it can.
 
     The rows are read in blocks; the index holds them in half precision. Several processes share the queries, and each
@@ -90,7 +90,7 @@ def nearest_others(
     n = rows.shape[0]
     method = choose(index, n)
     if method == "exact":
-        return Graph(nearest(rows, rows, k, metric=metric, exclude_self=True)[1], "exact")
+        return KnnGraph(nearest(rows, rows, k, metric=metric, exclude_self=True)[1], "exact")
     if not 1 <= k < n:
         raise ValueError(f"k = {k} neighbours among {n - 1} other rows; allowed is 1 to {n - 1}: ask for fewer")
     ivf = inverted_file(rows, metric, on_gpu=k < GPU_MOST and faiss.get_num_gpus() > 0)
@@ -105,7 +105,7 @@ def nearest_others(
         block = read(rows, part, metric)
         results.append(without_self(search(ivf, block, k + 1), np.arange(part.start, part.stop), k))
     neighbours = processes.gather_array(np.concatenate(results))
-    return Graph(neighbours, "ivf", float(shares.mean()), error, len(sample), ivf.nprobe)
+    return KnnGraph(neighbours, "ivf", float(shares.mean()), error, len(sample), ivf.nprobe)
 
 
 def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> InvertedFile:

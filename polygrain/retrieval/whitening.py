@@ -27,10 +27,10 @@ POWERS: dict[Kind, float] = {"turned": 0.0, "quarter": 0.125, "half": 0.25, "ful
 
 
 @dataclass(frozen=True)
-class Whitening:
-    """(x - mean) @ projection has mean 0 and uncorrelated columns on the features it was fitted to.
+class Affine:
+    """The map (x - mean) @ projection. A whitening has uncorrelated columns of mean 0 on the features it was fitted to.
 
-    Each of them has unit variance; half-whitened the square root of what it had, turned what it had.
+    Each has unit variance; half-whitened the square root of its variance before, turned the same variance.
     """
 
     mean: Float32[np.ndarray, " dim"]
@@ -47,7 +47,7 @@ def checked(features: Rows) -> Rows:
     return as_vectors(features).cpu().numpy() if isinstance(features, np.ndarray | Tensor) else features
 
 
-def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
+def fit(features: Rows, dim: int, kind: Kind = "full") -> Affine:
     """The whitening onto the `dim` axes of largest variance; the full one as scikit-learn's `PCA(whiten=True)`.
 
     It has fewer dimensions where the features allow fewer. Axes without variance give zeros instead of amplified
@@ -61,12 +61,12 @@ def fit(features: Rows, dim: int, kind: Kind = "full") -> Whitening:
     return fitted
 
 
-def fit_if_varied(features: Rows, dim: int, kind: Kind = "full") -> Whitening | None:
+def fit_if_varied(features: Rows, dim: int, kind: Kind = "full") -> Affine | None:
     """`fit`, but None for features that are all equal, up to rounding."""
     return next(iter(fit_all(features, [dim], [kind]).values()), None)
 
 
-def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[tuple[Kind, int], Whitening]:
+def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[tuple[Kind, int], Affine]:
     """`fit` of every kind to all of these dimensions, or as many as the features allow, in one decomposition.
 
     Nothing for features that are all equal.
@@ -79,7 +79,7 @@ def fit_all(features: Rows, dims: Sequence[int], kinds: Sequence[Kind]) -> dict[
     return {(kind, dim): onto(components, x.shape[0], dim, kind) for dim in widths for kind in kinds}
 
 
-def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> Whitening:
+def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> Affine:
     """The whitening onto the first `dim` of the principal axes of `count` features."""
     energies = components.energies[:dim]
     varied = energies > 0
@@ -88,7 +88,7 @@ def onto(components: principal.Principal, count: int, dim: int, kind: Kind) -> W
             "PCA: %d vectors vary along %d axes only; the rest of their %d numbers are zero", count, varied.sum(), dim
         )
     scales = ((count - 1) / np.where(varied, energies, np.inf)) ** POWERS[kind]
-    return Whitening(components.mean.astype(np.float32), (components.axes[:, :dim] * scales).astype(np.float32))
+    return Affine(components.mean.astype(np.float32), (components.axes[:, :dim] * scales).astype(np.float32))
 
 
 def to_length(features: Rows, dim: int) -> Float32[np.ndarray, "width dim"]:
@@ -98,7 +98,7 @@ def to_length(features: Rows, dim: int) -> Float32[np.ndarray, "width dim"]:
     return axes @ np.eye(axes.shape[1], dim, dtype=np.float32)
 
 
-def apply(whitening: Whitening, features: np.ndarray | Tensor) -> Float32[np.ndarray, "n component"]:
+def apply(whitening: Affine, features: np.ndarray | Tensor) -> Float32[np.ndarray, "n component"]:
     """The whitened features, of unit length (zero where nothing is left)."""
     x = as_vectors(features).cpu().numpy()
     if x.shape[1] != len(whitening.mean):

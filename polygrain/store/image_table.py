@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polygrain.store import arrays
-from polygrain.store.mapped_rows import Chosen
+from polygrain.store.mapped_rows import Subset
 from polygrain.store.reading import read_json, read_lines, reading, remedy_for
 
 TABLE = pa.schema(
@@ -112,9 +112,9 @@ def open_features(features: Path, tasks: list[str]) -> arrays.Reader:
     return outputs.columns(facts["embedding"])
 
 
-def open_train_features(features: Path, tasks: list[str], collection: ImageTable) -> Chosen:
+def open_train_features(features: Path, tasks: list[str], collection: ImageTable) -> Subset:
     """The encoder's features of the training images, in float32, read on demand."""
-    return Chosen(open_features(features, tasks), collection.train)
+    return Subset(open_features(features, tasks), collection.train)
 
 
 def share_file(folder: Path, share: float) -> Path:

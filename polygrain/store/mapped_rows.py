@@ -80,7 +80,7 @@ def middle(picture: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return picture[top : top + shape[0], left : left + shape[1]]
 
 
-class Chosen:
+class Subset:
     """Some rows of an array in float32, read on demand, by slices or by their own numbers."""
 
     def __init__(self, reader: Reader | np.ndarray, rows: np.ndarray) -> None:
@@ -92,9 +92,9 @@ class Chosen:
     def __getitem__(self, part: slice | np.ndarray) -> np.ndarray:
         return self.reader[self.rows[part]].astype(np.float32, copy=False)
 
-    def some(self, rows: np.ndarray) -> "Chosen":
+    def some(self, rows: np.ndarray) -> "Subset":
         """Some of these rows, by their own numbers."""
-        return Chosen(self.reader, self.rows[rows])
+        return Subset(self.reader, self.rows[rows])
 
 
 def map_shard(

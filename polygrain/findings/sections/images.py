@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polygrain.findings.outcome import Content, Outcome, Task
+from polygrain.findings.outcome import Content, Outcome, TaskImages
 from polygrain.store import arrays
 
 COPIES = "duplicate of ", "same picture as "  # begin the reason why a copy was left out
@@ -24,7 +24,7 @@ def content(found: Outcome) -> Content:
     }
 
 
-def task_counts(task: Task, asked_of: dict[str, int]) -> dict[str, Any]:
+def task_counts(task: TaskImages, asked_of: dict[str, int]) -> dict[str, Any]:
     """The counts of a task and of the images left out; None where a count has no meaning."""
     parts = (task.is_train, task.is_test)
     train_classes, test_classes = (len(set(task.labels[part & (task.labels >= 0)])) for part in parts)
@@ -47,7 +47,7 @@ def task_counts(task: Task, asked_of: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def left_out(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+def left_out(tasks: Iterable[TaskImages]) -> list[dict[str, Any]]:
     """Per task and reason the files that were left out; the most frequent `REASONS` first."""
     files: dict[tuple[str, str], list[str]] = {}
     for task in tasks:
@@ -58,7 +58,9 @@ def left_out(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -len(row["files"]))[:REASONS]
 
 
-def cluster_counts(pseudo_labels: Path, granularities: Iterable[str], tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def cluster_counts(
+    pseudo_labels: Path, granularities: Iterable[str], tasks: Sequence[TaskImages]
+) -> list[dict[str, Any]]:
     """Per granularity the size of its clusters, and the number of clusters with images of several tasks."""
     owners = np.repeat(np.arange(len(tasks)), [int(task.is_train.sum()) for task in tasks])
     rows = []

@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from torch import nn
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.retrieval.whitening import Whitening, apply, to_length
+from polygrain.retrieval.whitening import Affine, apply, to_length
 from polygrain.selection.criterion import Embedded
 
 Layer = Literal["none", "own", "clusters"]
@@ -55,10 +55,10 @@ def with_last_layers(
     learnt: nn.Module,
     embedded: Embedded,
     width: int,
-    fit: Callable[[], Whitening | None],
+    fit: Callable[[], Affine | None],
     train: Float32[np.ndarray, "row dim"],
     dim: int | None = None,
-) -> Iterator[tuple[Form, Embedded, Whitening | None]]:
+) -> Iterator[tuple[Form, Embedded, Affine | None]]:
     """`base` with each last layer that is tried, its embeddings, and the layer where it is from clusters.
 
     `embedded` holds the outputs of all blocks of `base`, the last one's of this width first: alone it has no layer. A

@@ -20,7 +20,7 @@ from polygrain.config import schema
 from polygrain.encoder.model import Model, blocks_for, load
 from polygrain.encoder.stored import Stored, embed
 from polygrain.fisher.granularities import Granularities
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Affine
 from polygrain.selection import criterion
 from polygrain.selection.candidates.forms import Form, with_last_layers
 from polygrain.selection.criterion import (
@@ -112,7 +112,7 @@ class Candidate:
     form: Form
     scores: Scores
     neighbours: Neighbours
-    layer: Whitening | None = None
+    layer: Affine | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def measure(
     sample, train = evaluator.embed(blocks, pixels, layers)
     learnt = model.reduction if layers else nn.Identity()
 
-    def fit() -> Whitening | None:
+    def fit() -> Affine | None:
         return evaluator.granularities.fit(train, sample.stacked()) if layers else None
 
     for one, embedded, layer in with_last_layers(form, learnt, sample, blocks.widths[0], fit, train, settings.dim):

@@ -66,7 +66,7 @@ def gain(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Study:
     """`recalls[row, at]` is `run k` in percent; `ranks[row]` is run -> {pair: rank}, of the same pairs in all rows."""
 
     recalls: dict[tuple[str, str], Float[np.ndarray, "run k"]]
@@ -96,7 +96,7 @@ class Comparison:
         return share._replace(difference=100 * share.difference, low=100 * share.low, high=100 * share.high)
 
 
-def read(folder: Path) -> Comparison:
+def read(folder: Path) -> Study:
     """The tables of one study; ValueError where one is missing or damaged."""
     recall, ranks = (read_parquet(folder / f"{name}.parquet").to_pydict() for name in ("recall", "ranks"))
     history = read_csv(folder / "history.csv")
@@ -106,6 +106,4 @@ def read(folder: Path) -> Comparison:
     table: dict[str, dict[int, dict[int, int]]] = {}
     for row, run, pair, rank in zip(*(ranks[name] for name in ("row", "run", "pair", "rank")), strict=True):
         table.setdefault(row, {}).setdefault(run, {})[pair] = rank
-    return Comparison(
-        {key: np.array([runs[run] for run in sorted(runs)]) for key, runs in values.items()}, table, history
-    )
+    return Study({key: np.array([runs[run] for run in sorted(runs)]) for key, runs in values.items()}, table, history)

@@ -5,7 +5,7 @@ from typing import Any
 from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.tll.adaptation import results
-from polygrain.tll.adaptation.results import Comparison
+from polygrain.tll.adaptation.results import Study
 from polygrain.tll.extractors import published
 from polygrain.tll.report.recall_curves import Curve, recall_curves
 
@@ -24,7 +24,7 @@ def styles(rows: list[str]) -> dict[str, str]:
     return {row: f"s-{row}" for row in TITLES} | dict.fromkeys(adapted, "s-low") | dict.fromkeys(adapted[-1:], "s-high")
 
 
-def recall_chart(study: Comparison) -> str:
+def recall_chart(study: Study) -> str:
     """aR@k of all rows at their last step, with bands."""
     curves = []
     for row in study.rows:
@@ -35,7 +35,7 @@ def recall_chart(study: Comparison) -> str:
     return recall_curves(label, curves)
 
 
-def training_chart(study: Comparison, column: str, factor: float, y_label: str) -> str:
+def training_chart(study: Study, column: str, factor: float, y_label: str) -> str:
     """A column of the history over steps, a line for each sigma."""
     points: dict[str, list[tuple[float, float]]] = {}
     for entry in study.history:
@@ -45,7 +45,7 @@ def training_chart(study: Comparison, column: str, factor: float, y_label: str) 
     return figures.line_chart(label, lines, x_label="step", y_label=y_label)
 
 
-def charts(study: Comparison) -> list[dict[str, Any]]:
+def charts(study: Study) -> list[dict[str, Any]]:
     """The charts of the page, with their titles."""
     recall = "aR@1 on test pairs, %"
     drawings = {
@@ -56,7 +56,7 @@ def charts(study: Comparison) -> list[dict[str, Any]]:
     return [{"title": title, "drawing": drawing} for title, drawing in drawings.items()]
 
 
-def factors(study: Comparison) -> list[dict[str, Any]]:
+def factors(study: Study) -> list[dict[str, Any]]:
     """The last row's aR@k over that of the concatenated layers, beside the paper's factor for its best extractor."""
     pairs = {k: [study.spread(row, k) for row in ("concatenated", study.rows[-1])] for k in published.FACTORS}
     return [
@@ -66,7 +66,7 @@ def factors(study: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def queries(study: Comparison, before: str, after: str, count: int) -> list[tuple[str, int]]:
+def queries(study: Study, before: str, after: str, count: int) -> list[tuple[str, int]]:
     """Test pairs of run 0 to show, as (reason, pair): the largest gains in rank, and as many of the largest losses.
 
     Gains are compared as ratios of ranks, so that 8 to 1 counts as more than 60 to 40.

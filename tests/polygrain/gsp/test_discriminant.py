@@ -3,7 +3,7 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from polygrain.gsp import discriminant
-from polygrain.gsp.discriminant import Scatter
+from polygrain.gsp.discriminant import ClassSums
 
 RANDOM = np.random.default_rng(0)
 LABELS = RANDOM.integers(0, 5, 300)
@@ -11,7 +11,7 @@ FEATURES = RANDOM.normal(size=(300, 6)) @ RANDOM.normal(size=(6, 6)) + 3 * RANDO
 
 
 def scatter_of(features, labels, classes=5):
-    scatter = Scatter(classes, features.shape[1], torch.device("cpu"))
+    scatter = ClassSums(classes, features.shape[1], torch.device("cpu"))
     for start in range(0, len(features), 64):
         scatter.add(*(torch.from_numpy(x[start : start + 64]) for x in (features, labels)))
     return scatter

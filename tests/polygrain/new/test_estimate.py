@@ -6,13 +6,13 @@ import pytest
 
 from polygrain.new import estimate
 from polygrain.new.encoder import STORED, Request, installed
-from polygrain.new.profile import Settings, Work
+from polygrain.new.profile import EncoderSettings, Work
 from polygrain.sources.look import Sizes
 
-LITE0 = Settings({"architecture": "tf_efficientnet_lite0.in1k"}, 224, 224, 1)
+LITE0 = EncoderSettings({"architecture": "tf_efficientnet_lite0.in1k"}, 224, 224, 1)
 
 
-def told(request: Request, settings: Settings, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def told(request: Request, settings: EncoderSettings, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where the run takes so long for each pass of the model."""
     monkeypatch.setattr(installed, "file_of", lambda name: Path("w.pth"))
     return list(estimate.ways(request, settings, 1.0, lambda each, cost: 3600.0 * hours * each * cost))
@@ -33,9 +33,9 @@ def test_ways__quick_default_and_best_take_more_and_find_more(monkeypatch, short
 def test_ways__what_takes_half_an_hour_is_said_with_the_quicker_one(monkeypatch):
     quicker = 60 * 2 * STORED**2 * (96 / 224) ** 2
     assert f"--side 96: about {quicker:.0f} minutes" in told(Request(side=224), LITE0, 2, monkeypatch)[-1]
-    named = Settings({"architecture": "vit_small_patch14_reg4_dinov2.lvd142m"}, 518, 518, 1)
+    named = EncoderSettings({"architecture": "vit_small_patch14_reg4_dinov2.lvd142m"}, 518, 518, 1)
     assert "--side 112: " in told(Request("vit_small_patch14_reg4_dinov2"), named, 9, monkeypatch)[0]
-    for settings in (named._replace(side=112), Settings()):
+    for settings in (named._replace(side=112), EncoderSettings()):
         assert told(Request("no lite"), settings, 9, monkeypatch) == []
 
 

@@ -64,7 +64,7 @@ def test_create__paths_inside_the_clone_are_relative_and_links_stay(root, tmp_pa
     monkeypatch.chdir(root)
     given = ["current", root / "data/raw/20:24/", tmp_path / "other/packed.zip", "deep/../deep/in.zip", "../far"]
     weights = {"path": str(root / "nets/a.pt")}
-    new.create(root, "mine", given, suit=lambda _: new.Suited(new.Settings(weights)))
+    new.create(root, "mine", given, suit=lambda _: new.Suited(new.EncoderSettings(weights)))
     values = read_params(root / "profiles/mine/values.yaml")
     assert {name: task["path"] for name, task in values["tasks"].items()} == {
         "current": "../../current",
@@ -91,7 +91,7 @@ def test_create__an_encoder_and_its_batches(root, flat, tmp_path):
     encoder |= {"architecture": "mobilenetv2_100", "side": 64}
     encoder |= {"kwargs": {"pad_type": "same"}, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
     batches = {"adaptor": 16, "fusion": 32}
-    settings = new.Settings(encoder, 64, 96, 2.25, batches)
+    settings = new.EncoderSettings(encoder, 64, 96, 2.25, batches)
     given = []
     suited = new.Suited(settings, cost="because", better="a larger one")
     lines = new.create(root, "mine", [flat], train=True, suit=lambda work: given.append(work) or suited)

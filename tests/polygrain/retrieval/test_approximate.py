@@ -7,7 +7,7 @@ import pytest
 from polygrain.retrieval import approximate, neighbours
 from polygrain.retrieval.approximate import calibrate, choose, inverted_file, nearest_others
 from polygrain.store import arrays
-from polygrain.store.mapped_rows import Chosen
+from polygrain.store.mapped_rows import Subset
 
 
 def draw(n, dim=16, seed=0):
@@ -54,7 +54,7 @@ def test_nearest_others__reads_a_store_in_blocks_and_is_the_same_twice(tmp_path,
     expected = nearest_others(x[which], 3, "ivf", 0.95).neighbours
     monkeypatch.setattr(approximate, "ROWS", 100)
     parts = []
-    rows = Chosen(arrays.open(tmp_path / "features.zarr"), which)
+    rows = Subset(arrays.open(tmp_path / "features.zarr"), which)
     graph = nearest_others(rows, 3, "ivf", 0.95, shown=lambda blocks: parts.extend(blocks) or blocks)
     np.testing.assert_array_equal(graph.neighbours, expected)
     assert len(parts) == 6 and (parts[0].start, parts[-1].stop) == (0, 600)

@@ -17,7 +17,7 @@ def test_chosen__gives_some_rows_in_float32(tmp_path):
     features = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float16)
     arrays.write(tmp_path / "features.zarr", features)
     rows = np.arange(3, 290, 2)
-    chosen = mapped_rows.Chosen(arrays.open(tmp_path / "features.zarr"), rows)
+    chosen = mapped_rows.Subset(arrays.open(tmp_path / "features.zarr"), rows)
     assert chosen.shape == (144, 4) and len(chosen) == 144 and chosen[5:9].dtype == np.float32
     np.testing.assert_array_equal(chosen[5:9], features[rows[5:9]].astype(np.float32))
     np.testing.assert_array_equal(chosen[:], features[rows])

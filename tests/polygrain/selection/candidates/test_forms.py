@@ -4,7 +4,7 @@ import torch
 
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import load, save
-from polygrain.retrieval.whitening import Whitening
+from polygrain.retrieval.whitening import Affine
 from polygrain.selection.candidates.forms import Form, with_last_layers
 from polygrain.selection.criterion import Embedded
 from tests.helpers.small import adapted, write_encoder
@@ -39,7 +39,7 @@ def views_of(embedded):
 
 def layer(width, dim=5):
     rng = np.random.default_rng(0)
-    return Whitening(rng.normal(size=width).astype(np.float32), rng.normal(size=(width, dim)).astype(np.float32))
+    return Affine(rng.normal(size=width).astype(np.float32), rng.normal(size=(width, dim)).astype(np.float32))
 
 
 def test_name__describes_the_form_in_a_few_words():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from polygrain.tll.adaptation.results import Comparison
+from polygrain.tll.adaptation.results import Study
 from polygrain.tll.report import contents
 
 RANKS = {
@@ -12,7 +12,7 @@ RANKS = {
 }
 
 
-def study() -> Comparison:
+def study() -> Study:
     recalls = {(row, "last"): 100 * np.array([[0.1, 0.3], [0.3, 0.5]]) for row in RANKS}
     recalls["sigma_15", "best"] = np.array([[40.0, 50.0], [50.0, 60.0]])
     history = [
@@ -20,7 +20,7 @@ def study() -> Comparison:
         for row in ("sigma_1", "sigma_15")
         for s in (5, 10)
     ]
-    return Comparison(recalls, RANKS, history)
+    return Study(recalls, RANKS, history)
 
 
 def test_spread__of_a_row_and_of_what_it_has_not():
