@@ -39,15 +39,6 @@ def test_main__table_and_metrics_hold_the_same_numbers(folder):
     assert gains == [["(+2.5)", "(+6.0)", "(−1.0)"], ["(+1.0)"] * 3]
 
 
-def test_main__metrics_are_percent_the_mean_is_over_tasks_the_oracle_takes_the_best_adaptor(folder):
-    metrics = metrics_of(folder)
-    assert metrics["neighbour"]["one"] == {"r_precision": 46.0, "map_at_r": 36.8, "recall_at_1": 69.0}
-    assert metrics["neighbour"]["mean"]["r_precision"] == 47.5
-    assert metrics["neighbour_whitened"]["mean"]["r_precision"] == 48.5
-    assert metrics["oracle"]["one"] == metrics["k2"]["one"] and metrics["oracle"]["two"] == metrics["k4"]["two"]
-    assert metrics["oracle"]["mean"]["r_precision"] == 50.0
-
-
 def test_main__two_runs_write_the_same_bytes(world):
     first, second = world.draw("first"), world.draw("second")
     names = sorted(path.relative_to(first).as_posix() for path in first.rglob("*") if path.is_file())

@@ -137,18 +137,6 @@ def test_write__the_chosen_model_is_the_model_of_the_page(chosen_folder):
     assert "recommended" in metrics and "recommended_whitened" not in metrics
 
 
-def test_write__images_that_are_not_smoothed_are_not_called_so(tmp_path):
-    """What was measured is what the commands serve: `--no-smooth`, and no row, title or number of smoothed images."""
-    world = with_chosen(tmp_path, set())
-    evaluation = world.root / "evaluation"
-    for file in evaluation.glob("*/smoothing.json"):
-        file.write_text(file.read_text().replace('"strength": 0.9', '"strength": 0.0'))
-    folder = world.draw()
-    assert "--no-smooth" in page_of(folder).text and ", smoothed" not in page_of(folder).text
-    assert not [name for name in metrics_of(folder) if name.startswith("smoothed_")]
-    assert "smoothed" not in json.loads((folder / "headline.json").read_text())
-
-
 @pytest.mark.parametrize(
     ("tasks", "expected"), [([], "Unknown which model is best"), (["one", "two"], "The encoder as it is was chosen")]
 )
