@@ -9,7 +9,6 @@ product measured here reaches, in the same precision.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,6 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import images
-from benchmarks.gain import copy_repository
 from benchmarks.mixture import PAPER, hierarchical_mixture, scaled
 from polygrain.clustering.lloyd import kmeans, lloyd
 from polygrain.clustering.seeding import nearest_seeds, seed_order
@@ -169,20 +167,7 @@ def agreement(where: torch.device, dry: bool) -> Iterator[Row]:
     yield {"what": "clusters of the same features: labels as a CPU's", "rate": share, "unit": "share"}
 
 
-def graph(where: torch.device, dry: bool) -> Iterator[Row]:
-    """The default graph whole, in a copy of the repository with an empty cache."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy_repository(Path(folder))
-        (Path(folder) / ".dvc/config.local").unlink()
-        command = [sys.executable, "-m", "polygrain", "run", *(["encoder"] if dry else [])]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # a stage takes the first python
-        start = time.perf_counter()
-        subprocess.run(command, cwd=folder, check=True, stdout=sys.stderr, env=os.environ | {"PATH": path})
-        spent = time.perf_counter() - start
-    yield {"what": "the default graph", "rate": spent, "unit": "s"}
-
-
-PARTS = {part.__name__: part for part in (agreement, encoder, vectors, graph)}
+PARTS = {part.__name__: part for part in (agreement, encoder, vectors)}
 
 
 def table(rows: list[Row], name: str, left_out: list[str]) -> str:

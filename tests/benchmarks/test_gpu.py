@@ -20,9 +20,9 @@ def test_table__has_a_line_for_each_row_and_names_what_is_missing():
         {"what": "a", "rate": 1234.5, "unit": "images/s", "limit": 0.5, "peer": "b", "ratio": 0.97, "memory": math.nan},
         {"what": "c", "rate": 2.0, "unit": "s"},
     ]
-    text = gpu.table(rows, "A card", ["graph (failed)"])
+    text = gpu.table(rows, "A card", ["vectors (failed)"])
     assert "| a | 1,234 | images/s | 50% | b | 0.97 |  |" in text and "| c | 2 | s |  |  |  |  |" in text
-    assert text.startswith("A card, torch ") and text.endswith("Not measured: graph (failed).\n")
+    assert text.startswith("A card, torch ") and text.endswith("Not measured: vectors (failed).\n")
 
 
 def test_results__have_the_two_marks():
