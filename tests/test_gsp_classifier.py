@@ -11,7 +11,6 @@ from polygrain.store.image_table import read_table
 from stages import gsp_classifier
 from stages.gsp_classifier import Params, beside_printed, main, split
 from tests.helpers.keys import assert_key_follows
-from tests.helpers.project import edit, new_project, repro
 from tests.helpers.small import SIZE, lists, set_split, write_images
 from tests.test_profiles import composed
 
@@ -108,34 +107,6 @@ def test_params__name_the_networks_and_poolings_that_are_known():
     for changes, word in (({"network": "large"}, "known: small"), ({"pooling": "gmp"}, "known: gap")):
         with pytest.raises(ValueError, match=word):
             Params(**VALUES).fits(spec(**changes))
-
-
-@pytest.mark.slow
-def test_repro__trains_each_classifier_on_images_laid_out_as_imagenets(tmp_path):
-    project = new_project(tmp_path / "project")
-    for file in sorted((project / "raw/shapes").glob("*/*.png")):
-        place = project / "raw/imagenet" / ("val" if file.stem in "67" else "train") / file.parent.name
-        place.mkdir(parents=True, exist_ok=True)
-        file.rename(place / file.name)
-
-    def change(values):
-        values |= {"tasks": {"imagenet": {"source": "splits"}}, "paths": {"imagenet": "raw/imagenet"}}
-        one = {"images": "images/imagenet", "network": "resnet50v2", "pooling": "gap", "zero_shot": 0}
-        values["gsp_classifiers"] = {"gap": one, "gsp": one | {"pooling": "gsp", "zero_shot": 0.1}}
-        small = {"resnet50v2": {"architecture": "test_resnet", "side": 32}}
-        values["gsp_classifier"] = composed("gsp-imagenet")["gsp_classifier"] | {
-            "networks": small,
-            "epochs": 2,
-            "batch": 8,
-            "precision": "float32",
-        }
-
-    edit(project, change)
-    ran = repro(project, "gsp_classifier")
-    assert sorted(ran) == ["gsp_classifier@gap", "gsp_classifier@gsp", "images@imagenet"]
-    lines = (project / "data/gsp_classifier/gsp/table.md").read_text().splitlines()
-    assert lines[2].startswith("| accuracy | ") and lines[2].endswith(" | 76.53 |")
-    assert repro(project, "gsp_classifier") == []
 
 
 def test_main__its_key_follows_what_it_reads(images, tmp_path, monkeypatch):

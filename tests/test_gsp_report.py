@@ -8,7 +8,6 @@ from polygrain.gsp.report.published import Claim
 from stages.gsp_report import Params, main, pairs
 from tests.helpers import driven
 from tests.helpers.page import assert_loads_nothing
-from tests.helpers.project import edit, new_project, outputs, repro
 from tests.helpers.small import lists
 
 PARAMS = Params(published=None)
@@ -93,30 +92,3 @@ def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path
 
 def test_pairs__compare_with_the_mean_of_the_same_loss():
     assert pairs(dict(LISTS.gsp_runs)) == [("c2-gsp", "c2-gap")]
-
-
-def shrink(values):
-    """One run, with its collages, all of it small."""
-    collage = {"targets": "shapes", "backgrounds": "shapes", "background_classes": ["class2", "class5"], "copies": 1}
-    run = {"images": "gsp_collage/both", "loss": "c2", "pooling": "gsp", "zero_shot": 0.1, "values": {"prototypes": 4}}
-    values["gsp_collages"], values["gsp_runs"] = {"both": collage}, {"c2-gsp": run}
-    values["gsp_trainings"] = {"c2-gsp-0-0": {"run": "c2-gsp", "images": run["images"], "fold": 0, "repeat": 0}}
-    values["gsp"], fold = {"both": "gsp_collage/both"}, values["gsp_folds"]
-    fold["protocol"] = {"kind": "conventional", "folds": 1, "chosen_by": "recall_at_1"}
-    fold["losses"]["c2"]["batch_classes"] = 2
-    fold["stopping"] |= {"every": 2, "longest": 4}
-
-
-@pytest.mark.slow
-def test_repro__makes_the_page_once_and_again_only_what_a_value_changes(tmp_path):
-    project = new_project(tmp_path / "project")
-    edit(project, shrink)
-    ran, trained = repro(project, "gsp_report@both"), "gsp_folds@c2-gsp-0-0"
-    stages = ["gsp_collage@both", trained, "gsp_ensemble@both", "gsp_report@both"]
-    assert [stage for stage in ran if stage.startswith("gsp")] == stages
-    assert "class3" in (project / "data/gsp_report/both/index.html").read_text()
-    before = outputs(project)
-    assert repro(project, "gsp_report@both") == []
-    assert repro(project, "-f", "-s", trained) == [trained] and outputs(project) == before
-    edit(project, lambda values: values["gsp_folds"].update(scale=5.0))
-    assert repro(project, "gsp_report@both")[0] == trained
