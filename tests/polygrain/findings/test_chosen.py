@@ -35,14 +35,6 @@ def test_read__tasks_may_bear_a_column_s_name(tmp_path):
     assert best.tasks == {"name": 70.0, "cost": 80.0} and best.cost == 1 and best.name == CANDIDATES[0][0]
 
 
-@pytest.mark.parametrize("name", ["choice.json", "criterion.csv"])
-def test_read__a_damaged_file_is_named(tmp_path, name):
-    write_choice(tmp_path, ["one"])
-    (tmp_path / name).write_text("{}")
-    with pytest.raises(ValueError, match=rf"{name} is missing or damaged"):
-        chosen.read(tmp_path)
-
-
 def test_first__the_chosen_and_the_encoder_are_always_among_them(choice):
     assert [rank for rank, _ in choice.first(2)] == [1, 2, 6]
     choice.candidates.append(replace(choice.candidates[0], name="last"))

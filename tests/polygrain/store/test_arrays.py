@@ -36,13 +36,6 @@ def test_open__returns_what_was_written_in_any_block_size(tmp_path, images, smal
     np.testing.assert_array_equal(reader[90:], images[90:])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_open__keeps_features_exactly(tmp_path, dtype):
-    values = np.random.default_rng(0).normal(size=(1000, 24)).astype(dtype)
-    arrays.write(tmp_path / "features.zarr", values)
-    np.testing.assert_array_equal(arrays.open(tmp_path / "features.zarr")[:], values)
-
-
 def test_create__writes_the_same_bytes_twice(tmp_path, images, small_shards):
     files = []
     for name in ("a", "b"):

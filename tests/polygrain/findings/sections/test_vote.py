@@ -1,7 +1,6 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from polygrain.findings.sections import vote
 from polygrain.findings.sections.vote import Neighbours
@@ -24,12 +23,6 @@ def test_read__an_image_without_a_neighbour_is_left_out(tmp_path):
     rows = {"task": ["a"] * 2, "row": [0, 1], "encoder": lists, "recommended": lists}
     pq.write_table(pa.table(rows), tmp_path / "neighbours.parquet")
     assert vote.read(tmp_path) == {"a": [Neighbours(0, [2], [2])]}
-
-
-def test_read__a_damaged_file_is_named(tmp_path):
-    (tmp_path / "neighbours.parquet").write_text("")
-    with pytest.raises(ValueError, match=r"neighbours\.parquet is missing or damaged"):
-        vote.read(tmp_path)
 
 
 def test_drawn__at_random_from_all_that_differ_under_names_that_tell_nothing():

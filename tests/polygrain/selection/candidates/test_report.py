@@ -46,11 +46,6 @@ def test_card__says_what_the_model_is_and_why(config, form, facts):
     assert "None" not in text
 
 
-def test_card__one_image_is_not_plural():
-    text = card(CONFIG, CHOICE | {"form": {"scale": 1.0, "layer": "none"}, "learnt": {"tasks": ["dots"], "images": 1}})
-    assert "1 image of dots" in text and "(s)" not in text and "(es)" not in text
-
-
 @pytest.fixture
 def search() -> Search:
     """Two images of each task; the model finds more of the first task and fewer of the second."""

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from polygrain.tll.adaptation.results import gain, over_runs, read
+from polygrain.tll.adaptation.results import gain, over_runs
 
 
 def test_spread__by_hand():
@@ -40,8 +40,3 @@ def test_gain__interval_equals_a_plain_bootstrap():
         drawn.append(np.mean(chosen))
     np.testing.assert_allclose([result.low, result.high], np.quantile(drawn, [0.025, 0.975]), atol=0.02)
     assert result.low > 0
-
-
-def test_read__a_missing_table_is_named(tmp_path):
-    with pytest.raises(ValueError, match="missing"):
-        read(tmp_path)
