@@ -22,7 +22,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import Model, load, save
 from polygrain.fisher.granularities import Granularities
-from polygrain.grappa import twins
+from polygrain.grappa import barlow_twins
 from polygrain.grappa.random_sets import insert_random
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
@@ -36,8 +36,8 @@ class Params(schema.Section):
     up_std: float = Field(
         ge=0, le=10, description="standard deviation of the up-projections at the start of random sets; 0: none"
     )
-    one_set: twins.Pairs = Field(description="one random adaptor set")
-    many_sets: twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
+    one_set: barlow_twins.Pairs = Field(description="one random adaptor set")
+    many_sets: barlow_twins.Pairs = Field(description="a random adaptor set for each granularity, with their fusion")
     closed_form: None = Field(description="nothing to set")
 
     def fits(self, lists: Lists) -> None:
@@ -80,7 +80,7 @@ def main(
         values = [chosen, seed, params.width, params.up_std, count, attention]
         work = checkpoint.work_folder("baseline", kind, values, reads)
         parts = insert_random(model, count, params.width, attention, chosen.start_std, seed, params.up_std)
-        history = twins.train(model, parts, open_pixels(images, tasks), rows, None, chosen, seed, work)
+        history = barlow_twins.train(model, parts, open_pixels(images, tasks), rows, None, chosen, seed, work)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss"])

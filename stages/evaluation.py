@@ -47,8 +47,8 @@ from polygrain.encoder.extract import embed as embed_anew
 from polygrain.encoder.model import Model, load
 from polygrain.encoder.stored import embed, open_features
 from polygrain.retrieval import whitening
-from polygrain.retrieval.formulas import NAMES
 from polygrain.retrieval.metrics import QueryMetrics, Ranked, collection_metrics, query_metrics
+from polygrain.retrieval.ranking_metrics import NAMES
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.image_table import ImageTable, open_pixels, read_tables

@@ -28,7 +28,7 @@ from polygrain.config.lists import Lists
 from polygrain.encoder.config import Attention, Fusion
 from polygrain.encoder.extract import embed_shares
 from polygrain.encoder.model import Model, load, merge, save
-from polygrain.grappa import classification, twins
+from polygrain.grappa import barlow_twins, classification
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 from polygrain.store.graphs import search_of, turnover
@@ -48,13 +48,15 @@ class Supervised(classification.ClassifierSettings):
 class Params(schema.Section):
     attention: Attention = Field(description="of every fusion but the average")
     average: None = Field(description="the mean of the adaptor sets has nothing to learn")
-    augmentation: twins.Pairs = Field(description="Q and K learn from two views of each image")
-    neighbour: twins.NeighbourPairs = Field(description="Q and K learn from an image and one of its nearest neighbours")
-    static: twins.NeighbourPairs = Field(description="as `neighbour`, on the encoder's graph in every epoch")
+    augmentation: barlow_twins.Pairs = Field(description="Q and K learn from two views of each image")
+    neighbour: barlow_twins.NeighbourPairs = Field(
+        description="Q and K learn from an image and one of its nearest neighbours"
+    )
+    static: barlow_twins.NeighbourPairs = Field(description="as `neighbour`, on the encoder's graph in every epoch")
     supervised: Supervised
 
 
-Learning = twins.Pairs | Supervised
+Learning = barlow_twins.Pairs | Supervised
 
 
 def train(
@@ -71,8 +73,8 @@ def train(
     parts = nn.ModuleList([nn.ModuleList([layer.query, layer.key]) for layer in model.adaptors])
     pixels, collection = open_pixels(images, tasks), read_tables(images, tasks)
     rows = collection.train
-    if isinstance(chosen, twins.Pairs):
-        return twins.train(model, parts, pixels, rows, graph, chosen, seed, work, search)
+    if isinstance(chosen, barlow_twins.Pairs):
+        return barlow_twins.train(model, parts, pixels, rows, graph, chosen, seed, work, search)
     labels = torch.from_numpy(collection.train_classes())
     model.to(device.best())
     embeddings = embed_shares(model, pixels, rows, chosen.batch, chosen.precision, "class means")
@@ -107,15 +109,15 @@ def main(
     history, start = [], projections(model)
     if chosen is not None and len(names) > 1:
         graph, search = None, ("exact", 1.0)
-        if isinstance(chosen, twins.NeighbourPairs):
+        if isinstance(chosen, barlow_twins.NeighbourPairs):
             graph, search = arrays.open(partners / "neighbours.zarr"), search_of(partners)
         reads = [adaptor / name for name in names] + [images / task for task in tasks]
         reads += [partners] if graph is not None else []
         work = checkpoint.work_folder("fusion", pairs, [chosen, params.attention, seed, *names], reads)
         history = train(model, images, tasks, graph, chosen, seed, work, search)
     columns = ["epoch", "loss"]
-    if history and isinstance(chosen, twins.NeighbourPairs) and chosen.refresh:
-        graphs = twins.kept_graphs(work, len(history))
+    if history and isinstance(chosen, barlow_twins.NeighbourPairs) and chosen.refresh:
+        graphs = barlow_twins.kept_graphs(work, len(history))
         turnovers = [read_json(partners / "summary.json")["turnover"], *starmap(turnover, pairwise(graphs))]
         for row, share in zip(history, turnovers, strict=True):
             row["turnover"] = share

@@ -7,7 +7,7 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load
 from polygrain.fisher.scatter import within_clusters
-from polygrain.grappa import twins
+from polygrain.grappa import barlow_twins
 from polygrain.store import arrays, work
 from polygrain.store.tables import read_csv
 from stages import baseline
@@ -19,7 +19,7 @@ FILES = ("weights.safetensors", "config.json", "history.csv")
 
 
 def params(up_std=0.02, scale=0.1):
-    one = twins.Pairs(**pairs(scale=scale))
+    one = barlow_twins.Pairs(**pairs(scale=scale))
     return baseline.Params(width=4, up_std=up_std, one_set=one, many_sets=pairs(), closed_form=None)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from polygrain.encoder.config import Attention
 from polygrain.encoder.model import load, merge
-from polygrain.grappa import twins
+from polygrain.grappa import barlow_twins
 from polygrain.store import arrays, work
 from polygrain.store.tables import read_csv
 from stages import fusion
@@ -86,14 +86,14 @@ def test_main__the_average_has_nothing_to_learn(world, tmp_path):
 
 
 def test_main__the_graph_is_rebuilt_after_the_first_epoch(world, tmp_path, monkeypatch):
-    calls, rebuilt, original = [], [], twins.nearest_others
+    calls, rebuilt, original = [], [], barlow_twins.nearest_others
 
     def counted(*given, **named):
         calls.append((len(given[0]), *given[2:]))
         rebuilt.append(original(*given, **named))
         return rebuilt[-1]
 
-    monkeypatch.setattr(twins, "nearest_others", counted)
+    monkeypatch.setattr(barlow_twins, "nearest_others", counted)
     run(world, tmp_path / "a", "neighbour")
     run(world, tmp_path / "again", "neighbour")
     assert calls == [(48, "exact", 1.0)] * 2

@@ -20,7 +20,7 @@ from polygrain.collection.postprocessing.diffusion import linked
 from polygrain.collection.postprocessing.strength import NONE, SETTINGS, choose
 from polygrain.encoder.model import Model
 from polygrain.fisher.estimator import ClusterWhitening, load, save
-from polygrain.fisher.evidence import DEPTH, agreements
+from polygrain.fisher.split_half import DEPTH, agreements
 from polygrain.runner.progress import progress
 from polygrain.sources.folder import printable
 from polygrain.store.drafts import drafted

@@ -165,7 +165,7 @@ def from_first(data: bytes) -> bytes:
     return data if count() == 1 else gather_bytes(data if rank() == 0 else b"")[0]
 
 
-def dealt(items: Sequence[Item], compute: "Callable[[Item], np.ndarray]") -> "Iterator[np.ndarray]":
+def round_robin(items: Sequence[Item], compute: "Callable[[Item], np.ndarray]") -> "Iterator[np.ndarray]":
     """The result of `compute` for each item, in order, at the first process; the others compute their items in turn."""
     if count() == 1:
         yield from map(compute, items)

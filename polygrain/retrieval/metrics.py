@@ -13,7 +13,7 @@ from torch import Tensor
 from polygrain.compute import device
 from polygrain.compute.blocks import blocks
 from polygrain.compute.vectors import as_vectors
-from polygrain.retrieval.formulas import NAMES, measure
+from polygrain.retrieval.ranking_metrics import NAMES, measure
 
 UNLABELLED = -1
 # The order in which `score` reports.

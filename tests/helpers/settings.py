@@ -25,7 +25,7 @@ def classifier(**changes: object) -> dict:
 
 
 def pairs(**changes: object) -> dict:
-    """Of `twins.Pairs`."""
+    """Of `barlow_twins.Pairs`."""
     values = {"epochs": 2, "batch": 16, "learning_rate": 4.0, "weight_decay": 0.001, "warmup": 0.0, "beta": 0.005}
     values |= {"scale": 0.1, "start_std": 0.02, "projector": [32, 16]}
     return values | {"precision": "float32", "augmentation": NO_VIEWS} | changes
@@ -53,7 +53,7 @@ def reference(**changes: object) -> Reference:
 
 
 def comparing(**changes: object) -> dict:
-    """Of `judges.Settings`."""
+    """Of `search.Settings`."""
     values = {
         "criterion": criterion(images=12),
         "reference": reference(),

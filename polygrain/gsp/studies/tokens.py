@@ -14,7 +14,7 @@ from polygrain.gsp.poolings import build
 from polygrain.gsp.poolings.pooling import Pooled
 from polygrain.losses import metric
 from polygrain.losses.zero_shot import zero_shot_loss
-from polygrain.retrieval.formulas import measure
+from polygrain.retrieval.ranking_metrics import measure
 
 LIMIT = 0.3  # of every coordinate of a token, as in the reference
 

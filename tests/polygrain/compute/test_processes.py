@@ -73,7 +73,7 @@ parts = {
     "ivf": nearest_others(everything, 4, "ivf", 0.9).neighbours,
 }
 assert processes.gather_bytes(b"x" * processes.rank()) == [b"x" * rank for rank in range(processes.count())]
-dealt = list(processes.dealt(range(7), lambda item: np.full((item, 2), item, np.int16)))
+dealt = list(processes.round_robin(range(7), lambda item: np.full((item, 2), item, np.int16)))
 expected = range(7) if processes.rank() == 0 else []
 assert [array.tolist() for array in dealt] == [[[item] * 2] * item for item in expected]
 with processes.alone():

@@ -1,7 +1,7 @@
 import numpy as np
 
 from polygrain.compute.vectors import unit_rows
-from polygrain.fisher.evidence import agreements, others
+from polygrain.fisher.split_half import agreements, others
 from tests.polygrain.fisher.test_estimator import ROWS
 
 UNITS = unit_rows(ROWS)

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from polygrain.retrieval.formulas import measure
+from polygrain.retrieval.ranking_metrics import measure
 
 
 def test_measure__gives_the_numbers_worked_by_hand():

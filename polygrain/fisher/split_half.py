@@ -1,8 +1,8 @@
-"""The gain of centring and of the layer, measured by vectors without labels.
+"""Split-half agreement: the gain of centring and of the layer, measured by vectors without labels.
 
 The principal axes of the vectors are split into two halves: independent views of the same images. Each
 learns its own layer. The agreement of a form is the share of the nearest by one half that are among the nearest by the
-other: what both find is what the images have in common.
+other.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.fisher.estimator import ClusterWhitening
 from polygrain.retrieval.neighbours import nearest
 
-# Rows that are compared, and queries among them, at most; nearest that are, where it is not known how many are alike.
+# Most rows, most queries among them, and the nearest that are compared where the number of alike images is unknown.
 ROWS, QUERIES, DEPTH = 2_000, 400, 10
 
 
