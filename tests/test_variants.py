@@ -85,9 +85,4 @@ def test_contributing__names_the_places_of_a_toy(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_toy__works_by_these_places(outcomes: str, kind: str) -> None:
     for test in KINDS[kind][1]:
-        assert f"\nPASSED {test}" in outcomes, outcomes
-
-
-@pytest.mark.slow
-def test_toys__nothing_fails(outcomes: str) -> None:
-    assert not re.search("^(FAILED|ERROR)", outcomes, re.M), outcomes
+        assert f"\nPASSED {test}" in outcomes and f"\nFAILED {test}" not in outcomes, outcomes
