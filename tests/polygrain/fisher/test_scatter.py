@@ -36,15 +36,6 @@ def test_within_clusters__equals_the_sum_over_rows_and_scikit_learns_shrinkage(m
     assert found.shrinkage == pytest.approx(expected) and 0 < expected < 1
 
 
-def test_within_clusters__is_the_scatter_that_rows_were_drawn_with():
-    rng = np.random.default_rng(1)
-    centres = rng.normal(size=(4_000, 2)) * 9
-    rows = np.repeat(centres, 2, 0) + rng.normal(size=(8_000, 2)) * [1, 2]
-    found = within_clusters(rows, np.repeat(np.arange(4_000), 2))
-    np.testing.assert_allclose(found.within, [[1, 0], [0, 4]], atol=0.15)
-    assert found.shrinkage < 0.01
-
-
 def test_within_clusters__all_of_one_row_say_nothing():
     found = within_clusters(drawn()[0], np.arange(60))
     assert not found.within.any() and (found.shrinkage, found.degrees) == (1.0, 0)
