@@ -64,7 +64,7 @@ WORDS = {
     "metrics": "test images among themselves",
 }
 # Side of the images that are vectors themselves, px; and values read and scaled for them at once, 64 MiB of float32.
-SIDE, CELLS = 32, 2**24
+SIDE, BLOCK_VALUES = 32, 2**24
 
 
 class Params(schema.Section):
@@ -80,7 +80,7 @@ def raw_pixels(pixels: arrays.Reader, rows: np.ndarray) -> np.ndarray:
     """
     side = min(SIDE, pixels.shape[1])
     vectors = np.empty((len(rows), 3 * side**2), np.float16)
-    for part in blocks_within(len(rows), math.prod(pixels.shape[1:]), CELLS):
+    for part in blocks_within(len(rows), math.prod(pixels.shape[1:]), BLOCK_VALUES):
         images = torch.from_numpy(pixels[rows[part]]).movedim(3, 1).float()
         small = interpolate(images, (side, side), mode="bilinear", antialias=True).movedim(1, 3).flatten(1)
         vectors[part] = normalize(small - small.mean(1, keepdim=True)).numpy()
@@ -99,7 +99,7 @@ def means(scores: QueryMetrics) -> dict[str, float | int]:
 def taken(embeddings: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Some of the embeddings, in float32 and of unit length; no other copy of them is made."""
     result = np.empty((len(rows), embeddings.shape[1]), np.float32)
-    for part in blocks_within(*result.shape, CELLS):
+    for part in blocks_within(*result.shape, BLOCK_VALUES):
         result[part] = unit_rows(embeddings[rows[part]].astype(np.float32))
     return result
 

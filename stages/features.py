@@ -27,7 +27,7 @@ from polygrain.encoder.stored import facts_of
 from polygrain.runner import command, outputs
 from polygrain.store import arrays
 
-ROWS = 16_384  # that a process computes at a time
+BLOCK_ROWS = 16_384  # that a process computes at a time
 
 
 class Params(schema.Section):
@@ -73,7 +73,7 @@ def main(images: Path, encoder: Path, output: Path, *, task: str, params: Params
     facts = facts_of(model)
     with outputs.folder(output) as folder:
         # Each process computes whole parts, so batches are the same for any number of processes.
-        parts = processes.round_robin(blocks(len(pixels), ROWS), compute)
+        parts = processes.round_robin(blocks(len(pixels), BLOCK_ROWS), compute)
         write(folder / "features.zarr", sum(facts["widths"]), params.dtype, parts)
         (folder / "features.json").write_text(json.dumps(facts | {"embedding": width}, indent=1) + "\n")
     return f"{len(pixels):,} images, {sum(facts['widths']):,} numbers each"

@@ -27,7 +27,7 @@ NOTE = (
     "average of their metrics, {one}-D here, the paper's 128-D. Folds side by side: {all}-D here, the paper's 512-D. "
     "Best of a column in bold. {network}"
 )
-SHOWN = {"tuning": "held-out training classes (validation)"}
+IMAGES = {"tuning": "held-out training classes (validation)"}
 FORMS = (("separate", "folds apart"), ("concat", "folds side by side"))
 METRICS = ("map_at_r", "recall_at_1")
 THUMBNAIL = 96  # largest side of a picture, px
@@ -54,7 +54,7 @@ def read_curves(file: Path, runs: dict[str, Run], metric: str) -> list[dict]:
 def describe(settings: dict[str, dict], claim: published.Claim | None) -> str:
     """The note below the table."""
     setting = next(iter(settings.values()))
-    one, images = setting["embedding"], SHOWN.get(setting["protocol"], "images of unseen classes")
+    one, images = setting["embedding"], IMAGES.get(setting["protocol"], "images of unseen classes")
     network = published.about_networks(claim, settings)
     return NOTE.format(images=images, one=one, all=one * setting["folds"], network=network)
 

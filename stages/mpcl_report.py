@@ -23,7 +23,7 @@ TITLES = {
     "effective_rank": "effective rank (axes that vary)",
 }
 # The columns of the published tables that are measured here.
-COLUMNS = {
+MEASURED = {
     "linear top-1": lambda measures: measures.get("linear"),
     "1 %, top-1": lambda measures: measures.get("fine_0.01"),
     "1 %, top-5": lambda measures: measures.get("fine_0.01_top5"),
@@ -70,9 +70,9 @@ def read_published(runs: dict[str, Pretraining], probes: dict[str, Measures], se
         entry = table["rows"].setdefault(row["row"], {"values": {}, "run": None, "ours": {}})
         entry["values"][row["column"]] = row["value"]
         run = next((name for name, run in runs.items() if matches(row, run, setting)), None)
-        if run is not None and row["column"] in COLUMNS:
+        if run is not None and row["column"] in MEASURED:
             entry["run"] = run
-            entry["ours"][row["column"]] = COLUMNS[row["column"]](probes[run]["trained"].get("mean", {}))
+            entry["ours"][row["column"]] = MEASURED[row["column"]](probes[run]["trained"].get("mean", {}))
     return list(tables.values())
 
 

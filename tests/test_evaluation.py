@@ -135,7 +135,7 @@ def test_attention_records__entropy_is_the_mean_over_images(world):
 
 @pytest.mark.parametrize("side", [20, 64])
 def test_raw_pixels__equal_each_image_scaled_and_centred(monkeypatch, side):
-    monkeypatch.setattr(evaluation, "CELLS", 2 * side * side * 3)
+    monkeypatch.setattr(evaluation, "BLOCK_VALUES", 2 * side * side * 3)
     squares, rows = np.random.default_rng(0).integers(0, 256, (9, side, side, 3), dtype=np.uint8), np.array([8, 0, 3])
     vectors = raw_pixels(Reader(squares.shape[1:], squares.dtype, [squares]), rows)
     # Halved by a triangle that is two pixels of the result wide.

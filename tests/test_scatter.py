@@ -20,7 +20,7 @@ def test_main__is_the_scatter_within_clusters_in_the_axes_of_seeds_block_by_bloc
             read.append(len(self.rows[part]))
             return super().__getitem__(part)
 
-    monkeypatch.setattr(stages.scatter, "Joined", Recorded), monkeypatch.setattr(fisher_scatter, "CELLS", 300)
+    monkeypatch.setattr(stages.scatter, "Joined", Recorded), monkeypatch.setattr(fisher_scatter, "BLOCK_VALUES", 300)
     seeds, pseudo_labels, scatter = cluster(tmp_path, images, features, given, 2)
     assert read and max(read) < 48 / 2
     found, basis = read_scatters(scatter, ["k4", "k8"]), read_basis(seeds)

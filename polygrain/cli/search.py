@@ -123,7 +123,7 @@ def print_nearest(queries: list[Path], collection: "Collection", k: int, smooth:
 
 def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path | None) -> "list[Side]":
     """The collection; before it the same images by another model, or plain by the encoder that it was made of."""
-    from polygrain.app.page.sides import MOST_SHOWN, SHOWN, Side
+    from polygrain.app.page.sides import FIRST_SHOWN, MOST_SHOWN, Side
     from polygrain.collection.maker import Maker
 
     def name_of(maker: Maker) -> str:
@@ -131,7 +131,9 @@ def sides_of(collection: "Collection", k: int | None, smooth: bool, beside: Path
         name = (maker.home or Path("model")).resolve().name
         return "recommended model" if is_choice else name.replace("without_training", "model without training")
 
-    sides = [Side(name_of(collection.maker), str(collection.maker), collection, smooth, min(k or SHOWN, MOST_SHOWN))]
+    sides = [
+        Side(name_of(collection.maker), str(collection.maker), collection, smooth, min(k or FIRST_SHOWN, MOST_SHOWN))
+    ]
     if beside:
         other = Maker(beside)
         name = name_of(other) if name_of(other) != sides[0].name else str(beside)

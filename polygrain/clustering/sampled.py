@@ -12,7 +12,7 @@ from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import as_vectors, group_sums
 
-ROWS = 65_536
+BLOCK_ROWS = 65_536
 # Cells that are drawn, about: few are larger, and cut fewer rows off from their nearest; many show more of the whole.
 DRAWN = 20
 
@@ -54,7 +54,7 @@ def assign(
     read: Callable[[slice], tuple[np.ndarray, np.ndarray]],
     n: int,
     centroids: Float32[np.ndarray, "k d"],
-    rows: int = ROWS,
+    rows: int = BLOCK_ROWS,
 ) -> Assigned:
     """Gives each of n rows to its nearest centroid, block by block; each process takes its share of the rows.
 

@@ -9,7 +9,7 @@ from jaxtyping import Float32
 
 from polygrain.collection.file import Facts
 from polygrain.collection.maker import Maker
-from polygrain.collection.postprocessing.comparison import FEWEST, Comparison, choose
+from polygrain.collection.postprocessing.comparison import FEWEST_CENTRED, Comparison, choose
 from polygrain.collection.postprocessing.strength import SETTINGS
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Asked:
                 return before.comparison, before.count
             earlier = f" in place of {before.count:,}" if before.count else ""
             again = f"chosen again, for {count:,} images{earlier}: "
-        mean = known.default.mean if count < FEWEST else None
+        mean = known.default.mean if count < FEWEST_CENTRED else None
         if self.task:
             mean = known.of(self.task).mean
         comparison, chosen = choose(vectors, self.alike, SETTINGS, mean, maker.network.in_front)
@@ -87,7 +87,7 @@ class Asked:
         return comparison, count
 
     def warn_of_mean(self, comparison: Comparison, vectors: Float32[np.ndarray, "row dim"]) -> None:
-        if self.task or not comparison.mean or len(vectors) < FEWEST:
+        if self.task or not comparison.mean or len(vectors) < FEWEST_CENTRED:
             return
         moved = float(np.linalg.norm(comparison.plain(vectors).mean(0)))
         if moved > MOVED:
@@ -99,4 +99,4 @@ NOTHING = Asked()
 
 def has_grown(before: int, now: int) -> bool:
     """Whether there are twice as many images, or at last enough for a mean of their own, or to smooth them."""
-    return now >= 2 * before or before < FEWEST <= now or before < SETTINGS.fewest <= now
+    return now >= 2 * before or before < FEWEST_CENTRED <= now or before < SETTINGS.fewest <= now

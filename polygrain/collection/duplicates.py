@@ -9,7 +9,7 @@ from polygrain.collection.postprocessing.diffusion import Shown, cosines, links,
 from polygrain.compute.blocks import blocks_within
 
 NEIGHBOURS = 20
-CELLS = 2**24  # cosines held at once
+BLOCK_VALUES = 2**24  # cosines held at once
 MOST = 10**6  # pairs: of a thousand copies of one image there are half a million
 
 
@@ -54,7 +54,7 @@ def duplicates(vectors: Float32[np.ndarray, "row dim"], graph: Graph, above: flo
     for row, other, cosine in zip(*listed, strict=True):
         pairs[int(min(row, other)), int(max(row, other))] = float(cosine)
     crowded = np.flatnonzero(alike.all(1)) if alike.size else np.empty(0, np.int64)
-    for part in blocks_within(len(crowded), len(vectors), CELLS):
+    for part in blocks_within(len(crowded), len(vectors), BLOCK_VALUES):
         if len(pairs) >= MOST:
             break
         every = vectors[crowded[part]] @ vectors.T

@@ -14,7 +14,7 @@ from polygrain.collection.file import has_names, lists, require_free
 from polygrain.collection.postprocessing.comparison import directions
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import read_lines, reading, starts_with
-from polygrain.store.tables import COLUMNS, PARQUET, described, require_once
+from polygrain.store.tables import COLUMNS_NAMED, PARQUET, described, require_once
 
 READABLE = "give a NumPy array (.npy or .npz, a row for each image) or a table (Parquet) with a column of vectors"
 LINES = "give a text in UTF-8 with the path of an image on each line"
@@ -95,7 +95,7 @@ def array_in(source: Path, name: str | None) -> np.ndarray:
         if array.dtype.kind not in "fiu":
             raise ValueError(f"it holds {array.dtype}, not numbers")
     if name not in names:
-        held = ", ".join(filter(None, names[:COLUMNS]))
+        held = ", ".join(filter(None, names[:COLUMNS_NAMED]))
         held = f"{held}: name one of these" if held else "one array: do not name it"
         raise ValueError(f"{source} holds {held} with --column")
     return array

@@ -8,7 +8,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 # Values that are changed at once.
-CELLS = 2**22
+BLOCK_VALUES = 2**22
 
 
 @runtime_checkable
@@ -27,9 +27,9 @@ def blocks(rows: int | slice, step: int) -> list[slice]:
     return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]
 
 
-def blocks_within(rows: int | slice, width: int, cells: int, least: int = 1) -> list[slice]:
-    """`blocks` that hold at most `cells` values, at `width` values a row, but `least` rows in any case."""
-    return blocks(rows, max(least, cells // max(1, width)))
+def blocks_within(rows: int | slice, width: int, values: int, least: int = 1) -> list[slice]:
+    """`blocks` that hold at most `values` values, at `width` values a row, but `least` rows in any case."""
+    return blocks(rows, max(least, values // max(1, width)))
 
 
 def by_blocks(
@@ -37,6 +37,6 @@ def by_blocks(
 ) -> Float32[np.ndarray, "row _"]:
     """Rows, each changed on its own, to `width` values; of mapped ones only the result is in memory as a whole."""
     result = np.empty((len(rows), rows.shape[1] if width is None else width), np.float32)
-    for part in blocks_within(len(rows), rows.shape[1], CELLS):
+    for part in blocks_within(len(rows), rows.shape[1], BLOCK_VALUES):
         result[part] = change(rows[part])
     return result

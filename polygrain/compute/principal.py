@@ -9,7 +9,7 @@ from jaxtyping import Float
 from polygrain.compute.blocks import Rows, blocks_within
 
 # Values that are centred at once, in float64.
-CELLS = 2**22
+BLOCK_VALUES = 2**22
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def principal_components(x: Rows, components: int) -> Principal:
     mean = mean_of(whole if wide else x)
 
     products = np.zeros((n, n) if wide else (d, d))
-    for part in blocks_within(d, n, CELLS) if wide else blocks_within(n, d, CELLS):
+    for part in blocks_within(d, n, BLOCK_VALUES) if wide else blocks_within(n, d, BLOCK_VALUES):
         block = whole[:, part] - mean[part] if wide else (x[part] - mean).T
         products += block @ block.T
     total, last = np.trace(products), len(products) - 1
@@ -72,6 +72,6 @@ def mean_of(x: Rows) -> Float[np.ndarray, " dim"]:
     """The mean row, summed in float64 in the order of the rows."""
     n, d = x.shape
     total = np.zeros(d)
-    for part in blocks_within(n, d, CELLS):
+    for part in blocks_within(n, d, BLOCK_VALUES):
         total = np.concatenate([total[None], x[part]]).sum(0)
     return total / n

@@ -13,7 +13,7 @@ LARGEST = 1e16
 # Values of pairs compared at once: they stay in the cache of the cores.
 PAIRS = 2**17
 # Values summed at once, and dimensions: as float64 they stay in the cache of a core.
-SUMMED, COLUMNS = 2**18, 32
+SUMMED, BLOCK_COLUMNS = 2**18, 32
 
 
 def as_vectors(rows: np.ndarray | Tensor, name: str = "features") -> Float32[Tensor, "n d"]:
@@ -54,7 +54,7 @@ def check_count(k: int, n: int) -> None:
 def group_sums(x: Float[Tensor, "n d"], groups: Int64[Tensor, " n"], count: int) -> Float64[Tensor, "count d"]:
     """The sum in float64 over the rows of each group 0..count-1, of the rows of all processes."""
     sums = torch.zeros((count, x.shape[1]), dtype=torch.float64, device=x.device)
-    for columns in blocks(x.shape[1], device.roomy(COLUMNS, x.device, 256)):
+    for columns in blocks(x.shape[1], device.roomy(BLOCK_COLUMNS, x.device, 256)):
         total, values = torch.zeros_like(sums[:, columns]), x[:, columns]
         for part in blocks_within(len(x), values.shape[1], device.roomy(SUMMED, x.device, 256)):
             total.index_add_(0, groups[part], values[part].double())

@@ -17,7 +17,7 @@ from polygrain.encoder.model import Model
 from polygrain.store import arrays
 from polygrain.store.image_table import open_outputs
 
-ROWS = 16_384
+BLOCK_ROWS = 16_384
 
 
 def backbone_digest(model: Model) -> str:
@@ -71,7 +71,7 @@ class Stored:
         """The model's embeddings of some rows, of which a block is in memory at a time."""
         shape, where = (*self.rows.shape[1:-1], model.dim), next(model.parameters()).device
         result = np.empty((len(rows), *shape), np.float32)
-        for part in blocks(len(rows), ROWS):
+        for part in blocks(len(rows), BLOCK_ROWS):
             outputs = torch.from_numpy(self.rows[rows[part]]).to(where).flatten(0, -2)
             with torch.inference_mode():
                 result[part] = model.from_outputs(outputs).cpu().numpy().reshape(-1, *shape)

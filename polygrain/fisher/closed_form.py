@@ -16,7 +16,7 @@ from jaxtyping import Float, Float32
 from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.principal import largest, principal_components
 from polygrain.fisher.layer import axes
-from polygrain.fisher.scatter import CELLS, Scatter, average, of_equal_size, within_clusters
+from polygrain.fisher.scatter import BLOCK_VALUES, Scatter, average, of_equal_size, within_clusters
 from polygrain.retrieval.whitening import Affine
 
 # Principal axes in which scatters are taken, at most.
@@ -33,7 +33,7 @@ class Basis(NamedTuple):
     def turn(self, rows: Float32[np.ndarray, "row dim"]) -> Float[np.ndarray, "row axis"]:
         """Rows along these axes, not centred."""
         result = np.empty((len(rows), len(self.variances)))
-        for part in blocks_within(len(rows), rows.shape[1], CELLS):
+        for part in blocks_within(len(rows), rows.shape[1], BLOCK_VALUES):
             result[part] = rows[part].astype(np.float64) @ self.axes
         return result
 
@@ -55,7 +55,7 @@ class Centred:
         self.rows, self.shape = rows, rows.shape
         _, self.owners, sizes = np.unique(tasks, return_inverse=True, return_counts=True)
         sums = torch.zeros((len(sizes), self.shape[1]), dtype=torch.float64)
-        for part in blocks_within(self.shape[0], self.shape[1], CELLS):
+        for part in blocks_within(self.shape[0], self.shape[1], BLOCK_VALUES):
             block = np.array(rows[part], np.float64)
             sums.index_add_(0, torch.from_numpy(self.owners[part]), torch.from_numpy(block))
         self.means, self.share = sums.numpy() / sizes[:, None], sizes / len(tasks)

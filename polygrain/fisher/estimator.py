@@ -20,7 +20,7 @@ from polygrain.clustering.seeding import nearest_seeds, seed_order
 from polygrain.compute.blocks import Rows, blocks_within
 from polygrain.compute.vectors import unit_rows
 from polygrain.fisher.closed_form import Basis, Turned, basis_of, closed_form
-from polygrain.fisher.scatter import CELLS, Scatter, within_clusters
+from polygrain.fisher.scatter import BLOCK_VALUES, Scatter, within_clusters
 from polygrain.retrieval.whitening import Affine
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading
@@ -83,7 +83,7 @@ class ClusterWhitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_is_fitted(self)
         given = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
         result, mean = np.empty((len(given), self._n_features_out), given.dtype), self.mean_.astype(np.float64)
-        for part in blocks_within(len(given), given.shape[1], CELLS):
+        for part in blocks_within(len(given), given.shape[1], BLOCK_VALUES):
             result[part] = unit_rows((Units(given)[part] - mean) @ self.projection_.astype(np.float64))
         return result
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from polygrain.compute.blocks import Rows, blocks_within
 
 # Values that are read at once, in float64.
-CELLS = 2**22
+BLOCK_VALUES = 2**22
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def within_clusters(rows: Rows, labels: Int[np.ndarray, " row"]) -> Scatter:
         return Scatter(np.zeros((width, width)), 1.0, 0)
 
     def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return ((owners[part], np.array(rows[part], np.float64)) for part in blocks_within(n, width, CELLS))
+        return ((owners[part], np.array(rows[part], np.float64)) for part in blocks_within(n, width, BLOCK_VALUES))
 
     sums = torch.zeros((len(sizes), width), dtype=torch.float64)
     for groups, block in read():

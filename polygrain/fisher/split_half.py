@@ -15,14 +15,14 @@ from polygrain.fisher.estimator import ClusterWhitening
 from polygrain.retrieval.neighbours import nearest
 
 # Most rows, most queries among them, and the nearest that are compared where the number of alike images is unknown.
-ROWS, QUERIES, DEPTH = 2_000, 400, 10
+MOST_ROWS, QUERIES, DEPTH = 2_000, 400, 10
 
 
 def agreements(
     rows: Float32[np.ndarray, "row dim"], alike: int | None = None, seed: int = 0
 ) -> dict[str, Float64[np.ndarray, " query"]]:
     """The agreement of rows of unit length as they are, centred, and behind a layer, query by query."""
-    drawn = rows[draw_cells(rows, ROWS, seed)] if len(rows) > ROWS else rows
+    drawn = rows[draw_cells(rows, MOST_ROWS, seed)] if len(rows) > MOST_ROWS else rows
     queries = np.random.default_rng(seed).permutation(len(drawn))[:QUERIES]
     turned = drawn @ principal_components(drawn, largest(drawn)).axes.astype(np.float32)
     depth, answers = min(alike or DEPTH, len(drawn) - 1), []

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks
-from polygrain.retrieval.neighbours import GPU_MOST, ROWS, Metric, nearest, read, without_self
+from polygrain.retrieval.neighbours import BLOCK_ROWS, GPU_MOST, Metric, nearest, read, without_self
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def nearest_others(
     error = float(shares.std() / len(shares) ** 0.5)
     log.info("ivf, %d cells: recall %.4f +- %.4f on %d drawn rows", ivf.nprobe, shares.mean(), error, len(sample))
     results = []
-    for part in shown(blocks(processes.share(n), ROWS)):
+    for part in shown(blocks(processes.share(n), BLOCK_ROWS)):
         block = read(rows, part, metric)
         results.append(without_self(search(ivf, block, k + 1), np.arange(part.start, part.stop), k))
     neighbours = processes.gather_array(np.concatenate(results))
@@ -117,7 +117,7 @@ def inverted_file(rows: Rows, metric: Metric, on_gpu: bool = False) -> InvertedF
     ivf.cp.min_points_per_centroid = 1
     drawn = np.sort(np.random.default_rng(0).choice(n, min(n, TRAINED * count), replace=False))
     ivf.train(read(rows[drawn], slice(0, len(drawn)), metric))
-    for part in blocks(n, ROWS):
+    for part in blocks(n, BLOCK_ROWS):
         ivf.add(read(rows, part, metric))
     return ivf
 

@@ -13,7 +13,7 @@ from polygrain.compute import device, processes
 from polygrain.compute.blocks import Rows, blocks, blocks_within
 from polygrain.compute.vectors import unit_rows
 
-ROWS = 65536
+BLOCK_ROWS = 65536
 # Inner products held at once on a GPU.
 PRODUCTS = 2**26
 # Cells and neighbours of one search that faiss allows on a GPU.
@@ -75,7 +75,7 @@ def search_by_torch(
 
 def rows_at_once(dim: int) -> int:
     """Rows of a block: on a GPU, where each block costs a merge on the CPU, so many as fill a GiB."""
-    return max(ROWS, 2**28 // dim) if torch.cuda.is_available() else ROWS
+    return max(BLOCK_ROWS, 2**28 // dim) if torch.cuda.is_available() else BLOCK_ROWS
 
 
 def nearest(

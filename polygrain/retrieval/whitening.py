@@ -21,7 +21,7 @@ from polygrain.compute.vectors import as_vectors, unit_rows
 log = logging.getLogger(__name__)
 
 Kind = Literal["turned", "quarter", "half", "full"]
-CELLS = 2**24  # values that are turned at once: 200 MB, most of it as float64
+BLOCK_VALUES = 2**24  # values that are turned at once: 200 MB, most of it as float64
 # Of an axis's variance, by which it is divided.
 POWERS: dict[Kind, float] = {"turned": 0.0, "quarter": 0.125, "half": 0.25, "full": 0.5}
 
@@ -104,6 +104,6 @@ def apply(whitening: Affine, features: np.ndarray | Tensor) -> Float32[np.ndarra
     if x.shape[1] != len(whitening.mean):
         raise ValueError(f"features of {x.shape[1]} dimensions, the whitening was fitted on {len(whitening.mean)}")
     result = np.empty((len(x), whitening.projection.shape[1]), np.float32)
-    for part in blocks_within(len(x), x.shape[1], CELLS):
+    for part in blocks_within(len(x), x.shape[1], BLOCK_VALUES):
         result[part] = (x[part] - whitening.mean).astype(float) @ whitening.projection.astype(float)
     return unit_rows(result)

@@ -25,7 +25,7 @@ SPLIT = "train(ing)?|val(id(ation)?)?|test(ing)?|dev|eval(uation)?|h[eo]ld[ _-]?
 NO_CLASS = re.compile(rf"({SPLIT})([ _.-]?({SPLIT}|set|split|data|\d+))*|imgs?|jpegimages", re.IGNORECASE)
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)  # of a link; the machine's errors are others
 NO_IMAGE = "not an image"
-SHOWN, REASONS = 3, 8
+NAMES_SHOWN, REASONS = 3, 8
 known_types = cache(mimetypes.MimeTypes)  # Python's own: those of the machine differ
 
 
@@ -240,7 +240,7 @@ def require_kept(entry: os.DirEntry[str]) -> None:
         raise ValueError(f"{printable(entry.path)}: {wrong}, and DVC would stop there; remove or rename it")
 
 
-def few(names: list[str], most: int = SHOWN) -> str:
+def few(names: list[str], most: int = NAMES_SHOWN) -> str:
     """The first few of some names, as text."""
     return ", ".join([*names[:most], *["..."] * (len(names) > most)])
 
@@ -259,5 +259,5 @@ def reasons(counts: Counter[str], of: int = 0) -> str:
 
 def summary(rejected: dict[str, str]) -> str:
     """The number of entries left out, and the first few with their reasons."""
-    shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:SHOWN])
+    shown = "; ".join(f"{path}: {reason}" for path, reason in sorted(rejected.items())[:NAMES_SHOWN])
     return f"{len(rejected)} left out" + (f", the first: {shown}" if shown else "")

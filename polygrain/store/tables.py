@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from polygrain.store.drafts import drafted
 from polygrain.store.reading import reading, remedy_for, starts_with
 
-COLUMNS = 20  # that a message names
+COLUMNS_NAMED = 20  # that a message names
 PARQUET = b"PAR1"  # the first bytes of such a file
 
 
@@ -33,9 +33,9 @@ def is_parquet(file: Path) -> bool:
 
 
 def described(schema: pa.Schema) -> str:
-    """Names and types of a table's columns, the first `COLUMNS`, as a message shows them."""
-    shown = [f"{field.name}: {field.type}" for field in list(schema)[:COLUMNS]]
-    return ", ".join(shown + [f"and {len(schema) - COLUMNS} more"] * (len(schema) > COLUMNS)) or "none"
+    """Names and types of a table's columns, the first `COLUMNS_NAMED`, as a message shows them."""
+    shown = [f"{field.name}: {field.type}" for field in list(schema)[:COLUMNS_NAMED]]
+    return ", ".join(shown + [f"and {len(schema) - COLUMNS_NAMED} more"] * (len(schema) > COLUMNS_NAMED)) or "none"
 
 
 def require_once(schema: pa.Schema, name: str) -> None:

@@ -46,7 +46,7 @@ def run(stage: ModuleType, *paths: Path, **given: object) -> None:
 
 def main(images: Path, encoder: Path, output: Path) -> None:
     arrays.SHARD_BYTES = 1  # a shard per 256 rows
-    features.ROWS = 256
+    features.BLOCK_ROWS = 256
     settings = features.Params(unit_length=True, dtype="float32")
     for task in TASKS:
         run(features, images / task, encoder, output / "features" / task, task=task, params=settings, taken=2)

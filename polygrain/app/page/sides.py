@@ -9,7 +9,7 @@ from polygrain.collection.index import Index
 from polygrain.encoder.model import Model
 
 # Images that a search begins with, and at most.
-SHOWN, MOST_SHOWN = 24, 60
+FIRST_SHOWN, MOST_SHOWN = 24, 60
 
 
 class Side:
@@ -19,7 +19,9 @@ class Side:
     that is wanted. `shown`: images that a search begins with.
     """
 
-    def __init__(self, name: str, what: str, collection: Collection, smooth: bool = True, shown: int = SHOWN) -> None:
+    def __init__(
+        self, name: str, what: str, collection: Collection, smooth: bool = True, shown: int = FIRST_SHOWN
+    ) -> None:
         self.name, self.what, self.collection, self.shown = name, what, collection, shown
         self.start, self.places = int(smooth and collection.is_smoothed), 1 + collection.is_smoothed
 

@@ -23,7 +23,7 @@ from polygrain.compute.vectors import as_vectors, unit_rows
 log = logging.getLogger(__name__)
 UNPACK = "np.unpackbits(vectors.astype(np.uint8), axis=1)"
 # Images that have a mean of their own; fewer have none. That of ten pays already (docs/log.md).
-FEWEST = 10
+FEWEST_CENTRED = 10
 # The variance of rows of unit length, below which they are equal and nothing but rounding is left without the mean.
 VARIED = 1e-6
 Rows = Float32[np.ndarray, "row dim"]
@@ -108,8 +108,8 @@ def directions(vectors: np.ndarray | Tensor, name: str = "vectors") -> Float32[n
 
 
 def mean_of(vectors: Rows) -> tuple[float, ...]:
-    """The mean of vectors, as a comparison keeps it; () of fewer than `FEWEST`, and of equal ones."""
-    if len(vectors) < FEWEST:
+    """The mean of vectors, as a comparison keeps it; () of fewer than `FEWEST_CENTRED`, and of equal ones."""
+    if len(vectors) < FEWEST_CENTRED:
         return ()
     mean = vectors.mean(0, dtype=np.float64)
     return tuple(mean.astype(np.float32).tolist()) if 1 - mean @ mean > VARIED else ()

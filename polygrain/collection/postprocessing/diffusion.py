@@ -29,7 +29,7 @@ RECALL = 0.95
 # Of the right side, which is left of the equation where it counts as solved, and rounds at most.
 TOLERANCE, ROUNDS = 1e-4, 100
 # Columns solved at once, and rows whose neighbours are fetched at once.
-COLUMNS, FETCHED = 64, 4096
+BLOCK_COLUMNS, FETCHED = 64, 4096
 Shown = Callable[[list[slice]], Iterable[slice]]
 # Axes, at most, by which rows are linked.
 AXES = 256
@@ -89,7 +89,7 @@ def smoothed(
         raise ValueError(f"strength is {strength}; allowed is 0 to below 1")
     matrix, result = np.float32(strength) * normalised(weights), np.empty_like(vectors)
     where = device.best()
-    for columns in shown(blocks(vectors.shape[1], device.roomy(COLUMNS, where, 4))):
+    for columns in shown(blocks(vectors.shape[1], device.roomy(BLOCK_COLUMNS, where, 4))):
         right = np.ascontiguousarray(vectors[:, columns])
         result[:, columns] = solve(matrix, right, where)
     return result

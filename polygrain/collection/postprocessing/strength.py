@@ -28,7 +28,7 @@ from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
 
 # Rows compared at most. Larger collections are sampled: the neighbourhoods of a few drawn rows.
-ROWS, CENTRES = 10_000, 5
+MOST_ROWS, CENTRES = 10_000, 5
 # At most a fifth of the rows are queries, and a fifth are their nearest. The draw is repeated.
 SHARE, DRAWS = 5, 3
 # In smaller groups most neighbours are strangers: at 3, smoothing lost a point with two encoders (docs/results.md).
@@ -88,7 +88,7 @@ def choose(
     if alike and alike < FEWEST_ALIKE:
         return Chosen(NONE, f"{alike} images show the same thing, and smoothing needs {FEWEST_ALIKE} or more")
     generator = np.random.default_rng(seed)
-    axes = axes_of(vectors[generator.permutation(n)[:ROWS]] if n > ROWS else vectors)
+    axes = axes_of(vectors[generator.permutation(n)[:MOST_ROWS]] if n > MOST_ROWS else vectors)
     counts = [settings.neighbours]
     if alike:
         # Neighbours beyond the size of a group are of other kinds.
@@ -125,10 +125,10 @@ def neighbourhoods(
     Queries are drawn from the nearer half of each neighbourhood, so that it holds their neighbours.
     """
     n = len(vectors)
-    if n <= ROWS:
+    if n <= MOST_ROWS:
         return generator.permutation(n)
     centres = generator.choice(n, CENTRES, replace=False)
-    found = nearest(vectors[centres], vectors, ROWS // CENTRES)[1]
+    found = nearest(vectors[centres], vectors, MOST_ROWS // CENTRES)[1]
     inner = generator.permutation(np.unique(found[:, : found.shape[1] // 2]))[:queries]
     return np.concatenate([inner, generator.permutation(np.setdiff1d(found, inner))])
 

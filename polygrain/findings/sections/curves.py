@@ -9,7 +9,7 @@ from polygrain.report import figures
 from polygrain.report.figures import Line
 from polygrain.report.rows import LEVELS, WHITENED
 
-FEWEST = 3  # granularities of a curve
+FEWEST_POINTS = 3  # granularities of a curve
 
 
 def content(found: Outcome) -> Content:
@@ -27,7 +27,7 @@ def granularity_charts(
     levels = [name for name in LEVELS if name in table.rows]
     columns = [scores.MEAN, *table.tasks] if len(table.tasks) > 1 else table.tasks
     charts = []
-    for column in columns if len(singles) >= (1 if published else FEWEST) else []:
+    for column in columns if len(singles) >= (1 if published else FEWEST_POINTS) else []:
         places = {name: math.log2(granularities[name]) for name in singles}
         lines = [Line("adaptors", "s-k", [(x, table.get(name, column)) for name, x in places.items()])]
         printed = {name: published.get(name, column) for name in singles} if published else {}

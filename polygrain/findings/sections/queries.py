@@ -14,7 +14,7 @@ from polygrain.report.pictures import pictured
 from polygrain.report.rows import row_of
 from polygrain.store import arrays
 
-SHOWN = 5
+NEIGHBOURS_SHOWN = 5
 BAND = 0.1  # the share of the queries, around the median, of which one is shown for it
 MEDIAN, GAIN, LOSS = "Median query", "Large gain", "Large loss"
 
@@ -80,7 +80,7 @@ def compare(
         r = int(relevant[labels[row]] - searched[row])
         sides = before[row], after[row]
         right = [round(side["r_precision"] * r) for side in sides]
-        seen = [int((labels[side["nearest"][: min(SHOWN, r)]] == labels[row]).sum()) for side in sides]
+        seen = [int((labels[side["nearest"][: min(NEIGHBOURS_SHOWN, r)]] == labels[row]).sum()) for side in sides]
         order.append(Compared(row, r, (right[0], right[1]), (seen[0], seen[1])))
     return sorted(order, key=lambda one: (-one.gain, one.row))
 
@@ -163,7 +163,7 @@ def show(
         for (title, queries), right in zip(sides, one.right, strict=True):
             results = [
                 {"picture": picture(i), "class_name": class_names[i], "is_right": bool(labels[i] == labels[one.row])}
-                for i in queries[one.row]["nearest"][: min(SHOWN, one.relevant)]
+                for i in queries[one.row]["nearest"][: min(NEIGHBOURS_SHOWN, one.relevant)]
             ]
             lists.append({"title": title, "right": right, "results": results})
         entry = {"reason": reason, "compared": one, "picture": picture(one.row), "class_name": class_names[one.row]}

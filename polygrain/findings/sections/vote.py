@@ -13,7 +13,7 @@ from polygrain.report.pictures import pictured
 from polygrain.store import arrays
 from polygrain.store.reading import reading, remedy_for
 
-SHOWN = 5
+NEIGHBOURS_SHOWN = 5
 VOTES = 10  # images of a task that the reader is asked about
 
 
@@ -49,7 +49,7 @@ def read(folder: Path) -> dict[str, list[Neighbours]]:
     samples: dict[str, list[Neighbours]] = {}
     with reading(file, remedy_for(folder)):
         for entry in pq.read_table(file, columns=["task", "row", "encoder", "recommended"]).to_pylist():
-            one = Neighbours(entry["row"], entry["encoder"][:SHOWN], entry["recommended"][:SHOWN])
+            one = Neighbours(entry["row"], entry["encoder"][:NEIGHBOURS_SHOWN], entry["recommended"][:NEIGHBOURS_SHOWN])
             if one.encoder:
                 samples.setdefault(entry["task"], []).append(one)
     return samples

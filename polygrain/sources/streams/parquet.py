@@ -64,7 +64,7 @@ def described(stream: IOBase, name: str, place: str = "") -> str:
     if label or label_in(place):
         return f"label: column {label}" if label else f"label: the file's folder, as {PurePosixPath(place).parent}"
     named = f"one would be named {', '.join(NAMES[:-1])} or {NAMES[-1]}"
-    return f"no label among its columns ({', '.join(others[: tables.COLUMNS])}): {named}" if others else ""
+    return f"no label among its columns ({', '.join(others[: tables.COLUMNS_NAMED])}): {named}" if others else ""
 
 
 def holds_bytes(kind: pa.DataType) -> bool:

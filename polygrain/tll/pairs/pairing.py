@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from polygrain.sources import folder
 
-SHOWN = 5
+NAMES_SHOWN = 5
 PUBLISHED = "TLL_obj"
 
 
@@ -74,5 +74,5 @@ def refuse_twice(names: Iterable[str], what: str) -> None:
 def refuse(names: list[str], what: str) -> None:
     """ValueError that counts and shows the names, if there are any."""
     if names:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        raise ValueError(f"{len(names)} {what}: {', '.join(names[:SHOWN])}{more}")
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        raise ValueError(f"{len(names)} {what}: {', '.join(names[:NAMES_SHOWN])}{more}")

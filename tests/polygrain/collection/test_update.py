@@ -46,7 +46,7 @@ def vectors(file: Path) -> np.ndarray:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """24 images are too few for a mean of their own."""
     for module in (asking, comparing):
-        monkeypatch.setattr(module, "FEWEST", 99)
+        monkeypatch.setattr(module, "FEWEST_CENTRED", 99)
 
 
 def test_update__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
@@ -127,7 +127,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
         return Chosen(Smoothing(0.9, 5, 2.0), "as the test says")
 
     for module in (asking, comparing):
-        monkeypatch.setattr(module, "FEWEST", 24)
+        monkeypatch.setattr(module, "FEWEST_CENTRED", 24)
     monkeypatch.setattr(asking, "SETTINGS", SETTINGS.model_copy(update={"fewest": 24}))
     monkeypatch.setattr(comparing.strength, "choose", choose)
     return asked

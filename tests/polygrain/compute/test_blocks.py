@@ -26,7 +26,7 @@ def test_blocks_within__hold_at_most_the_cells_but_the_least_rows():
 
 
 def test_by_blocks__changes_all_rows_but_few_at_once(monkeypatch):
-    monkeypatch.setattr(module, "CELLS", 15)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 15)
     rows, seen = np.random.default_rng(0).normal(size=(11, 4)).astype(np.float32), []
     found = by_blocks(rows, lambda some: seen.append(len(some)) or some * 2 + 1)
     np.testing.assert_array_equal(found, rows * 2 + 1)

@@ -14,7 +14,7 @@ def draw(n, d, seed=0):
 
 @pytest.mark.parametrize(("n", "d", "components"), SHAPES)
 def test_principal_components__equal_the_singular_vectors(n, d, components, monkeypatch):
-    monkeypatch.setattr(principal, "CELLS", 50)
+    monkeypatch.setattr(principal, "BLOCK_VALUES", 50)
     x = draw(n, d)
     found = principal_components(x, components)
     centred = x.astype(np.float64) - x.mean(0, dtype=np.float64)

@@ -39,7 +39,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_embed__equals_a_pass_of_the_network_within_half_precision(world, form, monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 4)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 4)
     model, stored = FORMS[form](load(world[0])), open_features(world[2], list(TASKS))
     expected = embed(model, world[1], ROWS, 3, "float32", "")
     monkeypatch.setattr(module.extract, "embed", None)

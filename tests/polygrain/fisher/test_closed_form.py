@@ -32,7 +32,7 @@ def test_basis_of__is_the_principal_axes_of_rows_less_the_mean_of_their_task():
 
 
 def test_turn__makes_no_other_copy_in_float64_than_the_result(monkeypatch):
-    monkeypatch.setattr(module, "CELLS", 2**10)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 2**10)
     rows, basis = rows_of(4_000), basis_of(ROWS, TASKS, 2)
     tracemalloc.start()
     found = basis.turn(rows)

@@ -26,7 +26,7 @@ def slow(rows, labels):
 
 @pytest.mark.parametrize("cells", [20, 2**22])
 def test_within_clusters__equals_the_sum_over_rows_and_scikit_learns_shrinkage(monkeypatch, cells):
-    monkeypatch.setattr(scatter, "CELLS", cells)
+    monkeypatch.setattr(scatter, "BLOCK_VALUES", cells)
     rows, labels = drawn()
     labels[labels == 3] = 40  # numbers may be missing
     found, (within, residuals, degrees) = within_clusters(rows, labels), slow(rows, labels)

@@ -52,7 +52,7 @@ def test_nearest_others__reads_a_store_in_blocks_and_is_the_same_twice(tmp_path,
     x, which = draw(1_200), np.arange(0, 1_200, 2)
     arrays.write(tmp_path / "features.zarr", x)
     expected = nearest_others(x[which], 3, "ivf", 0.95).neighbours
-    monkeypatch.setattr(approximate, "ROWS", 100)
+    monkeypatch.setattr(approximate, "BLOCK_ROWS", 100)
     parts = []
     rows = Subset(arrays.open(tmp_path / "features.zarr"), which)
     graph = nearest_others(rows, 3, "ivf", 0.95, shown=lambda blocks: parts.extend(blocks) or blocks)

@@ -25,7 +25,7 @@ def test_by__says_which_images_are_gone(sides: list[Side], photos: Path) -> None
 def test_by__as_many_are_alike_and_an_upload_asks_less_their_mean(
     sides: list[Side], fused: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "FEWEST", 24), monkeypatch.setattr(asked, "FEWEST", 24)
+    monkeypatch.setattr(comparison, "FEWEST_CENTRED", 24), monkeypatch.setattr(asked, "FEWEST_CENTRED", 24)
     shoes = Collection.of(photos, fused, file=photos.parent / "e.parquet", alike=7)
     model = sides[0].network
     other = Side("encoder", "", shoes.by(Maker(None, model, "other")))

@@ -57,7 +57,7 @@ def test_query__costs_no_copy_but_the_result(monkeypatch):
     rows = shared(20_000, 64)
     one = Comparison(mean_of(rows))
     centred = unit_rows(rows - np.array(one.mean, np.float32))
-    monkeypatch.setattr(blocks, "CELLS", 2**14)
+    monkeypatch.setattr(blocks, "BLOCK_VALUES", 2**14)
     for change in (one.query, one.rows):
         tracemalloc.start()
         found = change(rows)
@@ -99,7 +99,7 @@ def test_json__refuses_what_no_comparison_is(text):
 
 
 def test_mean_of__few_and_equal_vectors_have_none():
-    rows = shared(comparison.FEWEST)
+    rows = shared(comparison.FEWEST_CENTRED)
     np.testing.assert_allclose(mean_of(rows), [np.mean(column) for column in rows.T], atol=1e-6)
     assert mean_of(rows[1:]) == mean_of(np.repeat(rows[:1], 200, 0)) == ()
 

@@ -52,7 +52,7 @@ def graph(vectors, k=6, power=3.0):
     ("k", "power", "strength"), [(6, 3.0, 0.9), (6, 1.0, 0.5), (2, 3.0, 0.99), (59, 3.0, 0.9), (6, 3.0, 0.0)]
 )
 def test_smoothed__solves_the_equation(k, power, strength, monkeypatch):
-    monkeypatch.setattr(diffusion, "COLUMNS", 2)
+    monkeypatch.setattr(diffusion, "BLOCK_COLUMNS", 2)
     vectors = rows()
     weights = graph(vectors, k, power)
     expected = plain_weights(vectors, k, power)

@@ -47,7 +47,7 @@ def test_compare__is_the_share_of_rows_that_both_halves_answer():
 def test_neighbourhoods__are_the_nearest_of_drawn_rows_and_ask_from_within(monkeypatch):
     rows = clusters()
     assert sorted(neighbourhoods(rows, 8, np.random.default_rng(0))) == list(range(180))
-    monkeypatch.setattr(strength, "ROWS", 50)
+    monkeypatch.setattr(strength, "MOST_ROWS", 50)
     found = neighbourhoods(rows, 8, np.random.default_rng(0)).tolist()
     near = np.argsort(-(rows @ rows[np.random.default_rng(0).choice(180, 5, replace=False)].T), 0)
     assert len(found) == len(set(found)) and set(found) == set(near[:10].ravel().tolist())
@@ -57,7 +57,7 @@ def test_neighbourhoods__are_the_nearest_of_drawn_rows_and_ask_from_within(monke
 def test_choose__above_the_limit_the_choice_and_the_score_stay(monkeypatch):
     rows, labels = nested(kinds=12)
     whole = choose(rows, alike=6).smoothing
-    monkeypatch.setattr(strength, "ROWS", 300)
+    monkeypatch.setattr(strength, "MOST_ROWS", 300)
     part = choose(rows, alike=6).smoothing
     assert whole.strength and part.strength
     before, after = precision(rows, labels, whole), precision(rows, labels, part)
