@@ -1,4 +1,4 @@
-"""What the whole graph gains over its encoder, for several seeds: the numbers in the README.
+"""The gain of the whole graph over its encoder, for several seeds: the numbers in the README.
 
     python -m benchmarks.gain [--profile NAME] [--seeds 0 1 2] [--rows] [--models NAME ...]
 

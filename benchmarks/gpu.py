@@ -1,4 +1,4 @@
-"""What one GPU does, within 40 minutes and without a network: the table of docs/results/gpu.md.
+"""Times of one GPU, within 40 minutes and without a network: the table of docs/results/gpu.md.
 
     python -m benchmarks --gpu            # on a GPU: measures, and writes the table
     python -m benchmarks --gpu --dry      # anywhere, in a minute: all parts at small sizes

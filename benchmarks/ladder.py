@@ -1,4 +1,4 @@
-"""What a larger network or a larger side gains, and what it costs: R-Precision over seconds for a thousand images.
+"""Gain and cost of a larger network or a larger side: R-Precision over seconds for a thousand images.
 
 python -m benchmarks.ladder FOLDER [--encoders lite0 lite1] [--sides 96 144 224] [-o docs/results/ladder.csv]
 

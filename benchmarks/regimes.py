@@ -1,4 +1,4 @@
-"""What each way to compare gives in collections with few and with many images of a kind, measured with labels.
+"""R-Precision of each way to compare, in collections with few and with many images of a kind.
 
 python -m benchmarks.regimes profiles/NAME [profiles/OTHER ...]
 
@@ -33,7 +33,7 @@ ROWS = ["as it is", "centred", "layer", "smoothed", "smoothed, said"]
 
 
 def thinned(collection: ImageTable, most: int | None, draw: int) -> np.ndarray:
-    """The training rows, at most so many of each class of each task."""
+    """The training rows, at most `most` of each class of each task."""
     rows = np.random.default_rng(draw).permutation(collection.train)
     kept: dict[tuple, list[int]] = {}
     for row in rows:

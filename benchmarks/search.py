@@ -1,4 +1,4 @@
-"""What a click on the search page takes, loaded and warm: 100,000 embeddings of 384 numbers on each of two sides.
+"""The time of a click on the search page, loaded and warm: 100,000 embeddings of 384 numbers on each of two sides.
 
 All that the server does is in it: both sides searched, filters, names and scores put together. `--full` adds 1,100,000
 embeddings of 128 numbers.

@@ -202,12 +202,12 @@ def entry_of(stage: Any) -> dict:
 
 
 def is_recorded(stage: Any) -> bool:
-    """Whether dvc.lock holds a result for what the stage reads now."""
+    """Whether dvc.lock holds a result for the stage's present inputs."""
     return not stage.changed_stage() and not stage.changed_deps() and all(out.hash_info for out in stage.outs)
 
 
 def recorded_runs(repo: Repo, stage: Any, remote: str) -> Iterator[dict]:
-    """The runs with what the stage reads now, known to the remote or here, as entries of dvc.lock."""
+    """The runs with the stage's present inputs, known to the remote or here, as entries of dvc.lock."""
     stage.save_deps()
     if not _can_hash(stage):
         return

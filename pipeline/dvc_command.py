@@ -1,4 +1,4 @@
-"""The dvc command as our runs call it: a result is recorded only if what it was made of has stayed the same.
+"""The dvc command as our runs call it: a result is recorded only if its inputs have stayed the same.
 
 It is run as a file, so it imports none of its neighbours.
 """
@@ -110,7 +110,7 @@ def parsed_once(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def record_only_what_ran() -> None:
-    """Has DVC compare what a stage reads before its run with what it has hashed after it (treeverse/dvc#11058).
+    """Has DVC compare a stage's inputs before its run with their hashes after it (treeverse/dvc#11058).
 
     What a stage says that it needs no more goes after that; one that fails gets its last result back.
     """

@@ -127,7 +127,7 @@ def fields_of(name: str) -> set[str]:
 
 
 def versions(stage: str) -> Iterator[str]:
-    """The libraries whose versions decide what a stage computes; none of a page, which computes nothing."""
+    """The libraries whose versions decide a stage's result; none for a page, which computes nothing."""
     names = {name.split(".")[0] for file in imports.sources(stage).values() for name in imports.names(file)}
     used = sorted(PACKAGES[name] for name in names & PACKAGES.keys())
     if used and not stage.endswith("report"):
@@ -135,7 +135,7 @@ def versions(stage: str) -> Iterator[str]:
 
 
 def rooms(stage: str) -> list[str]:
-    """The file of a stage, and the folders of what it imports, or single files of some rooms."""
+    """The file of a stage, and the folders of its imports, or single files of some rooms."""
     first, *files = imports.sources(stage).values()
     below = [file for file in {*files, *tables_read([first, *files])} if file.name != "__init__.py"]
     found = {file if file.parent.name in ALONE else file.parent for file in below}

@@ -71,7 +71,7 @@ class Run:
         return made.submit(wait_for=[allow_failure(future) for future in upstream])
 
     def reproduce(self, stage: Stage) -> State:
-        """Runs the stage once a job is free, and tells Prefect what it writes and how far it is."""
+        """Runs the stage once a job is free, and passes its output and progress to Prefect."""
         if stage.name in self.outcomes:  # a worker ran it after one that it reads from
             return self.state_of(self.outcomes[stage.name])
         results = {name: self.outcomes[name] for name in stage.upstream if name in self.outcomes}
@@ -134,7 +134,7 @@ class Run:
 
 
 def show(state: State) -> None:
-    """Shows this state of the task at hand on the pages; what it has run so far counts anew."""
+    """Shows this state of the current task on the pages; its run time starts again."""
     if context := TaskRunContext.get():
         run = context.task_run
         before, run.state, run.start_time = run.state, state, state.timestamp

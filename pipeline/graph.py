@@ -1,4 +1,4 @@
-"""The graph as DVC holds it: stages, edges, `meta`, outputs, what is stale, and why.
+"""The graph as DVC holds it: stages, edges, `meta`, outputs, stale stages with the causes.
 
 It reads DVC's objects, since no dvc command prints a stage's `meta`.
 """

@@ -81,7 +81,7 @@ def run(
 
 
 def pass_lines(text: bytes, on_line: Callable[[str], None]) -> bytes:
-    """Calls `on_line` with each complete line; returns what follows the last one."""
+    """Calls `on_line` with each complete line; returns the rest behind the last one."""
     *lines, rest = text.split(b"\n")
     for line in lines:
         if line.strip():
@@ -90,7 +90,7 @@ def pass_lines(text: bytes, on_line: Callable[[str], None]) -> bytes:
 
 
 def end(process: psutil.Popen, patience: float) -> None:
-    """Ends what the command has started, so that dvc can record or give up; then all that is left of its session."""
+    """Ends the command's children, so that dvc can record or give up; then the rest of its session."""
     asked: dict[psutil.Process, float] = {}
     deadline = time.monotonic() + patience
     while process.poll() is None and (now := time.monotonic()) < deadline:

@@ -60,7 +60,7 @@ class StageProgress:
         self.share, self.at, self.is_between = 0.0, -math.inf, False
 
     def add(self, line: str) -> None:
-        """Shows what a line of the stage tells."""
+        """Shows the progress in a line of the stage."""
         point = read(line)
         if point is None or (self.is_between and not point.has_rounds):
             return  # what is counted between two rounds, a validation say, is a part of them

@@ -38,7 +38,7 @@ POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; connect-src 'self' ws://127.0.0.1:*; "
     "frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
 )
-# A browser does not send what follows the #.
+# A browser does not send the part behind the #.
 SCRIPT = """
 localStorage.setItem("prefect-password", location.hash.slice(1));
 const run = new URLSearchParams(location.search).get("run");
@@ -245,7 +245,7 @@ def main(port: int = 4200) -> None:
 
 
 def serve(port: int) -> None:
-    """Prefect's app, with what stands around it."""
+    """Prefect's app with our middleware."""
     import prefect
     import uvicorn
     from prefect.server.api.server import create_app

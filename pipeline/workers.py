@@ -72,7 +72,7 @@ def work(remote: str | None = None, queues: Sequence[str] = QUEUES, name: str = 
 
 @contextmanager
 def as_it_was(clone: Path) -> Iterator[None]:
-    """Brings the clone back to its branch, or commit, and each dvc.lock to what it holds now."""
+    """Brings the clone back to its branch, or commit, and each dvc.lock to its present text."""
     branch, commit = git(clone, "rev-parse", "--abbrev-ref", "HEAD"), git(clone, "rev-parse", "HEAD")
     places = [clone / "dvc.lock", *clone.glob("profiles/*/dvc.lock")]
     before = {file: file.read_bytes() for file in places if file.exists()}
@@ -165,7 +165,7 @@ def dispatcher(profile: str | None, folder: Path) -> Dispatch:
 
 
 def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict]:
-    """The entries of these stages in dvc.lock; an empty one of a stage whose own file says what it holds."""
+    """The entries of these stages in dvc.lock; an empty one for a stage with its own file."""
     with dvc_api.opened(folder):  # waits until no other process writes
         entries = locked(folder)
     return {name: {} if name.endswith(".dvc") else entries[name] for name in names}

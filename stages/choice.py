@@ -64,7 +64,7 @@ class Reads(NamedTuple):
 
 
 class World(NamedTuple):
-    """The images, and what was stored of them and of the encoder."""
+    """The images, and their stored outputs of the encoder."""
 
     reads: Reads
     collection: ImageTable

@@ -40,7 +40,7 @@ class Params(schema.Section):
 
 
 def write(file: Path, width: int, dtype: str, parts: Iterator[np.ndarray]) -> None:
-    """Writes rows as they come; ValueError for what does not fit the type."""
+    """Writes rows as they come; ValueError for values outside the type."""
     with arrays.create(file, (width,), dtype, "image dim") as writer, np.errstate(over="ignore"):
         for part in parts:
             rows = part.astype(dtype)

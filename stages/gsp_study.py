@@ -46,7 +46,7 @@ class Tokens(schema.Section):
 
 
 class Toy(schema.Section):
-    """A drawn map of colours, and what a selection keeps of it (Fig. 2)."""
+    """A drawn map of colours, and the places that a selection keeps (Fig. 2)."""
 
     mu: list[schema.Share] = Field(
         min_length=1, max_length=20, description="shares of the map that are kept, a picture each"

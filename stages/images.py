@@ -117,7 +117,7 @@ def write_pixels(writer: arrays.Writer, candidates: Candidates) -> tuple[dict[st
 def write_stream(
     stream: Stream, partial: Path, raw: Path, task: str, params: Params, spec: Task
 ) -> list[tuple[str, str]]:
-    """Writes pictures and table of a stream; returns (path, reason) of what is left out.
+    """Writes pictures and table of a stream; returns (path, reason) of images left out.
 
     Finished shards stay in `.work` until the result is kept.
     """
@@ -231,7 +231,7 @@ def entries(raw: Path) -> list[list[str]]:
 
 
 def summary(output: Path, rejected: int) -> str:
-    """The line that is logged: what the table counts."""
+    """The logged line: the table's counts."""
     table = read_table(output)
     train, queries = (sum(table[column].to_pylist()) for column in ("trains", "is_query"))
     classes = len(set(table["class_name"].to_pylist()) - {""})

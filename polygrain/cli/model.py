@@ -1,4 +1,4 @@
-"""`polygrain model`: what a model folder holds."""
+"""`polygrain model`: the content of a model folder."""
 
 import shutil
 from pathlib import Path

@@ -10,7 +10,7 @@ MODEL = "data/choice"
 
 
 def log_here() -> None:
-    """Shows on the terminal what the work tells."""
+    """Shows the log on the terminal."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("faiss").setLevel(logging.WARNING)  # which of its builds it found
 

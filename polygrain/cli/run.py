@@ -1,4 +1,4 @@
-"""`polygrain run`: what is stale in the graph, one stage after another."""
+"""`polygrain run`: the stale stages of the graph, one after another."""
 
 import sys
 from typing import Annotated

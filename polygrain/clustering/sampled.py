@@ -13,7 +13,7 @@ from polygrain.compute.blocks import Rows, blocks
 from polygrain.compute.vectors import as_vectors, group_sums
 
 BLOCK_ROWS = 65_536
-# Cells that are drawn, about: few are larger, and cut fewer rows off from their nearest; many show more of the whole.
+# Cells that are drawn, about. Few large cells separate fewer rows from their nearest; many small ones are more varied.
 DRAWN = 20
 
 
@@ -58,7 +58,7 @@ def assign(
 ) -> Assigned:
     """Gives each of n rows to its nearest centroid, block by block; each process takes its share of the rows.
 
-    `read` gives of a slice what is summed, `row dim`, and the vectors that are compared, `row d`.
+    `read` gives the summed rows of a slice, `row dim`, and the compared vectors, `row d`.
     """
     where, labels, squares = device.best(), [], []
     c = torch.from_numpy(centroids).to(where)

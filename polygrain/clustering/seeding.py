@@ -139,7 +139,7 @@ def seed_order(features: np.ndarray | Tensor, k: int, seed: int, fewer: bool = F
             break
         if not len(drawn):
             raise ValueError(f"k = {k} seeds, but only {count} of the {n} points are distinct; allowed is 1 to {count}")
-        # No piece is much larger than what is there: then few of its seeds come near the same point.
+        # No piece is much larger than the seeds so far: then few of its seeds come near the same point.
         size = min(k, 3 * max(1, count)) - count
         part, drawn = drawn[:size], drawn[size:]
         nearest.add(part, count)

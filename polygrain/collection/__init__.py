@@ -7,7 +7,7 @@ __all__ = ["Changes", "Collection", "Hit", "embed"]
 
 
 def __getattr__(name: str) -> Any:
-    # Stages need the comparison alone, and not what a collection imports.
+    # Stages need the comparison alone, and not the imports of a collection.
     if name in __all__:
         file = "embedding" if name == "embed" else "collection"
         return getattr(importlib.import_module(f"polygrain.collection.{file}"), name)

@@ -31,7 +31,7 @@ class Asked:
     """beside plain rows smoothed ones, where smoothing is chosen"""
 
     def completed(self, maker: Maker, root: Path, before: Facts | None, is_same: bool) -> "Asked":
-        """With what an earlier file says, of the same images as far as it is, and the task whose folder `root` is.
+        """Completed by an earlier file, if it has the same images, and by the task whose folder `root` is.
 
         ValueError for a task that the model does not know.
         """
@@ -50,7 +50,7 @@ class Asked:
         return comparison if comparison and self.alike in (None, comparison.alike) else None
 
     def is_met(self, maker: Maker, before: Facts) -> bool:
-        """Whether images are compared so by what a file says, however many there are now."""
+        """Whether a file's metadata agree with these settings, for any number of images."""
         if self.choose or (self.task, self.alike) != (before.task, before.alike):
             return False
         expected = self.as_task(maker)

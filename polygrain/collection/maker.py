@@ -80,7 +80,7 @@ class Maker:
         return Comparisons.read(self.folder)
 
     def kept_beside(self, file: Path) -> AbstractContextManager[None]:
-        """A block that writes a collection's file, beside which it puts what has no folder of its own: nothing."""
+        """A block that writes a collection's file; a model without a folder is written beside it, this one is not."""
         return nullcontext()
 
     def task_of(self, root: Path) -> str:

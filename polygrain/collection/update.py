@@ -36,7 +36,7 @@ from polygrain.store.tables import read_csv, write_csv
 log = logging.getLogger(__name__)
 # Images of a finished part, which a killed call does not repeat.
 PART = 1024
-# A row that moves by less stays: what is sent to a database again, is what moved. Scores are shown with three digits.
+# A row that moves by less stays, so that a database gets moved rows only. Scores are shown with three digits.
 STILL = 1e-3
 
 
@@ -162,7 +162,7 @@ def embed_new(maker: Maker, images: Images, partial: Path, old: set[str], batch:
 
 @contextmanager
 def locked(partial: Path) -> Iterator[None]:
-    """The folder of what is finished, for one process at a time; it is removed when the block ends well."""
+    """The folder of finished parts, for one process at a time; it is removed when the block ends well."""
     partial.mkdir(exist_ok=True)
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -176,7 +176,7 @@ def locked(partial: Path) -> Iterator[None]:
 
 
 def begin(partial: Path, plan: dict[str, object]) -> None:
-    """Keeps what is there where it was made by the same plan; clears the folder otherwise."""
+    """Keeps parts that were made by the same plan; clears the folder otherwise."""
     file, text = partial / "plan.json", json.dumps(plan)
     if file.exists() and file.read_text(encoding="utf-8") == text:
         return

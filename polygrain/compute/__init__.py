@@ -1,4 +1,4 @@
 """The machine and plain arrays on it: processes, devices, rows in blocks, principal components.
 
-It imports no other room. Whatever knows what an image, a label or a file format is belongs further up.
+It imports no other room. Code that knows images, labels or file formats belongs further up.
 """

@@ -82,7 +82,7 @@ def keep_memory() -> None:
 
 
 def sent(values: torch.Tensor, where: torch.device) -> torch.Tensor:
-    """A tensor of the CPU on the device; nobody waits for what the device still has to compute."""
+    """A tensor of the CPU on the device; it does not wait for the device's pending work."""
     return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
 
 

@@ -55,7 +55,7 @@ def principal_components(x: Rows, components: int) -> Principal:
     squares = total / n + mean @ mean
     energies, axes = scipy.linalg.eigh(products, subset_by_index=(last - components + 1, last), overwrite_a=True)
     energies, axes = energies[::-1], axes[:, ::-1]
-    # Rows come in float32, whatever their type is: what is smaller than that rounding is not variance.
+    # Rows were float32 at some point: variance below its rounding is none.
     floor = n * np.square(np.finfo(np.float32).eps) * max(squares, energies[0])
     varied = energies > floor
     energies, axes = np.where(varied, energies, 0), np.where(varied, axes, 0)

@@ -1,4 +1,4 @@
-"""The lists of params.yaml: what the stages are repeated for."""
+"""The lists of params.yaml: the items that stages are repeated for."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -156,7 +156,7 @@ def folders(values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def names_in(value: object) -> list[str]:
-    """The names of a list's items; none of what is no list, which is refused elsewhere."""
+    """The names of a list's items; none for another value, which is refused elsewhere."""
     return list(map(str, value)) if isinstance(value, list | dict) else []
 
 

@@ -93,7 +93,7 @@ class Config(BaseModel):
 
     @property
     def side(self) -> int:
-        """Side of what the network itself sees, px; the shorter one of a rectangle."""
+        """Side of the network's input, px; the shorter one of a rectangle."""
         return self.scaled or self.size
 
 

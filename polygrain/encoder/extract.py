@@ -65,7 +65,7 @@ def halved(compute: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
     except torch.OutOfMemoryError:
         if len(images) == 1:
             raise
-    # Here and not above: there the error still holds what the pass has taken.
+    # Here and not above: there the error still holds the memory of the pass.
     torch.cuda.empty_cache()
     return torch.cat([compute(half) for half in images.chunk(2)])
 

@@ -1,4 +1,4 @@
-"""Networks by timm name, built without weights, and what is known of them before they have any."""
+"""Networks by timm name, built without weights, and their properties."""
 
 import difflib
 import functools

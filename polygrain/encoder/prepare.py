@@ -111,7 +111,7 @@ def prepare(network: nn.Module, folded: Iterable[tuple[nn.Module, nn.Module]], i
 
 @torch.no_grad()
 def fold(convolution: Any, norm: Any) -> None:
-    """Lets a convolution compute with the norm behind it, which passes on what it gets.
+    """Folds the norm behind a convolution into it; the norm becomes the identity.
 
     In float64, so that a CPU and a GPU come to the same weights.
     """
@@ -138,7 +138,7 @@ def restore(network: nn.Module) -> nn.Module:
 
 
 def settle(network: nn.Module) -> None:
-    """Leaves only what a prepared network computes with, for a program."""
+    """Leaves only the folded weights of a prepared network, for a program."""
     for module in network.modules():
         if isinstance(module, Convolution):
             values = {"weight": module.weight, "bias": module.bias}

@@ -86,7 +86,7 @@ def open_features(features: Path, tasks: list[str]) -> Stored:
 def embed(
     model: Model, stored: Stored | None, pixels: arrays.Reader, rows: np.ndarray, description: str
 ) -> Float32[np.ndarray, "row dim"]:
-    """The model's embeddings of some rows: from what is stored, if they follow from it, or by a pass of the network."""
+    """The model's embeddings of some rows: from stored outputs, if these suffice, or by a pass of the network."""
     if stored is not None and stored.holds(model):
         return stored.embed(model, rows)
     return extract.embed(model, pixels, rows, *device.inference(model.config.size), description)

@@ -130,7 +130,7 @@ def fill(backbone: nn.Module, file: Path, classifiers: Iterable[str]) -> None:
 
 
 def without_wrapper(tensors: dict[str, Tensor], own: Collection[str]) -> dict[str, Tensor]:
-    """The tensors below the prefix by which most names become the network's own; what lies outside it goes.
+    """The tensors below the prefix by which most names become the network's own; others are dropped.
 
     A teacher is taken before a student. Published names of a family differ from timm's, so where no name is the same
     the names of the network's parts count.

@@ -97,7 +97,7 @@ def read(evaluation: Path, models: Iterable[str], tasks: Sequence[str], trains: 
         for form, file in forms.items():
             if form == CENTRED and form not in row_of(name).forms:
                 continue
-            # Strength 0 is no smoothing: what it gave is the row of the plain images.
+            # Strength 0 is no smoothing: its result is the row of the plain images.
             is_one = form != SMOOTHED or any(one.strength for one in read_smoothings(evaluation / name))
             if is_one and (evaluation / name / file).exists():
                 values = scores.read_metrics(evaluation / name / file)

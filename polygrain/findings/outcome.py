@@ -45,7 +45,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskImages:
-    """One task's table in columns, and what was left out of it; names as they can be shown."""
+    """One task's table in columns, and the images left out of it; names as they can be shown."""
 
     name: str
     paths: list[str]

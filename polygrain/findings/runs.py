@@ -36,7 +36,7 @@ def write(evaluation: Path, models: Iterable[str], tables: dict[str, pa.Table], 
 
 
 def joined(ranked: pa.Table, tables: dict[str, pa.Table]) -> pa.Table:
-    """The lists with paths in place of rows, and what is relevant."""
+    """The lists with paths in place of rows, and the relevant images."""
     parts = []
     for task, table in tables.items():
         own = ranked.filter(pa.compute.equal(ranked["task"], task))

@@ -6,7 +6,7 @@ __all__ = ["ClusterWhitening", "load", "save"]
 
 
 def __getattr__(name: str) -> Any:
-    # Stages need neither it nor what it imports.
+    # Stages need neither it nor its imports.
     if name in __all__:
         from polygrain.fisher import estimator
 

@@ -1,1 +1,1 @@
-"""MPCL: pretraining with several projectors, and probes of what an encoder knows."""
+"""MPCL: pretraining with several projectors, and probes of an encoder."""

@@ -1,1 +1,1 @@
-"""A profile for one's own images: what the folders hold, which encoder suits them, and what a run will take."""
+"""A profile for one's own images: their counts, the encoder that suits them, and the time of a run."""

@@ -24,7 +24,7 @@ QUICK = 96  # px: for the least time, and the least side that small images give
 STEP = 32  # px, of sides that images give: the strides of most CNNs
 BETTER = ("vit_small_patch14_reg4_dinov2", 224)  # free to use, and a side that it sees well, px
 VERSIONS = "../../versions.yaml"  # seen from a profile; stages follow it
-STORED = 1.5  # sides of the input: what the careful look sees
+STORED = 1.5  # sides of the input, for the reference
 BATCHES = {"adaptor": 64, "fusion": 128}
 
 

@@ -1,6 +1,6 @@
 """An estimate of the time of a run on this machine: the passes of the encoder in all stages, times that of one pass.
 
-With it stand a quicker and a better way to run the profile: what each takes, and what it finds.
+With it stand a quicker and a better way to run the profile: the time and the accuracy of each.
 """
 
 import time
@@ -22,7 +22,7 @@ TIMED = 3
 LARGE = 0.1  # seconds for an image
 SAMPLE = 240  # images of a task on which sides and candidates are compared: two samples
 VIEWS = 5  # of each, at its own side and at the chosen one, if that is another
-LOOKS = 2, 6.5  # passes for what the reference sees of each: the chosen side, or 1.5 times it, too; mirrored as well
+LOOKS = 2, 6.5  # passes of the reference over each: at the chosen side, or at 1.5 times it, too; mirrored as well
 CLUSTERED = 20_000  # training images, at most, that each trained candidate embeds for its last layer
 GAIN = 0.8  # share of a thread that is of use
 TRAINING = 3  # passes of a training step: one forward, and one backward that costs two
@@ -55,7 +55,7 @@ def pass_time(config: Config) -> float:
 
     try:
         with torch.inference_mode():
-            seconds(1)  # what is set up in the first pass
+            seconds(1)  # the first pass sets things up
             each = seconds(1)
             if each < LARGE:
                 each = min(seconds(device.inference(config.side)[0]) for _ in range(TIMED))
@@ -119,7 +119,7 @@ def ways(
 
 
 def suited(request: Request, root: Path, work: Work, again: str) -> Suited:
-    """The settings for these images, and what a run will take, by the request about the encoder.
+    """The settings for these images, and the time of a run, by the request about the encoder.
 
     Where that names none, the command `again` with a better one is the next step.
     """

@@ -43,7 +43,7 @@ def last_values(lines: Sequence[Line]) -> str:
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """About `count` round numbers, 1, 2 or 5 times a power of ten apart, that enclose [low, high]."""
-    span = max(high - low, 1e-3 * max(abs(low), abs(high))) or 1.0  # what is level has no scale of its own
+    span = max(high - low, 1e-3 * max(abs(low), abs(high))) or 1.0  # a level line has no scale
     power = 10.0 ** math.floor(math.log10(span / count))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power * count >= span)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

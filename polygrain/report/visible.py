@@ -1,4 +1,4 @@
-"""Names of files and folders as a page can show them: what has no picture of its own is written as an escape."""
+"""Names of files and folders as a page can show them: characters without a glyph are escaped."""
 
 import unicodedata
 

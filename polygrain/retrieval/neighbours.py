@@ -91,7 +91,7 @@ def nearest(
 
     With `exclude_self`, query i is gallery row i and is left out by its index: other rows that equal it stay. At most
     `rows` rows are read at once, by default as many as suit the machine. Several processes share the queries.
-    ValueError for shapes that do not fit, values that are not finite, and k outside 1 to what the gallery offers.
+    ValueError for shapes that do not fit, values that are not finite, and k outside 1 to the size of the gallery.
     """
     check(queries, gallery, k, exclude_self)
     rows = rows or rows_at_once(queries.shape[1])

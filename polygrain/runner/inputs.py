@@ -22,7 +22,7 @@ from polygrain.config.graph import filled, items_of, value_of
 
 log = logging.getLogger(__name__)
 FINISHED = "POLYGRAIN_FINISHED"
-"""Set by our DVC, which compares all inputs by its own hashes: the file for what may go once the result is kept."""
+"""Set by our DVC, which compares all inputs by its own hashes: the file with paths to remove afterwards."""
 SMALL = 16 << 20
 """Paths up to this size in bytes are compared by content: a branch switched there and back has new times."""
 
@@ -141,7 +141,7 @@ class Watch:
         self._told = changed
 
     def require_same(self) -> None:
-        """ValueError names what has changed."""
+        """ValueError names the changed inputs."""
         require_same(self._before, state(self._folder, self._reads) | state(self._folder, self._own))
 
 

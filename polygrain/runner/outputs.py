@@ -15,7 +15,7 @@ def folder(output: Path) -> Iterator[Path]:
     """A fresh folder beside `output` that takes its place when the block ends well, and is removed when it does not.
 
     A process that is killed leaves `<output>.partial`, which DVC ignores (.dvcignore) and the next run removes.
-    Of several processes the first one writes; what the others write is dropped.
+    Of several processes the first one writes; the output of the others is dropped.
     """
     if processes.rank():
         with tempfile.TemporaryDirectory() as dropped:

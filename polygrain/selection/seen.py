@@ -40,7 +40,7 @@ class Seen(NamedTuple):
         self.views[model.config.side].require(model, count)
 
     def embed(self, model: Model, pixels: arrays.Reader, settings: CriterionSettings) -> Embedded:
-        """Embeddings of the sample and its views: by what was seen, where that is of this model."""
+        """Embeddings of the sample and its views: from stored outputs, where they are of this model."""
         stored = self.views.get(model.config.side)
         if stored is not None and stored.holds(model):
             return Embedded.of(stored.embed(model, np.arange(len(self.sample.rows))))

@@ -27,7 +27,7 @@ ALPHABETS |= {"big5": CJK, "cp866": "\u0400-\u045f", "shift_jis": f"\u3000-\u30f
 
 
 def require_zip(path: Path) -> None:
-    """ValueError for what is neither a folder nor a zip."""
+    """ValueError for a path that is neither a folder nor a zip."""
     if not path.is_file() or not zipfile.is_zipfile(path):
         raise ValueError(
             f"{path} is no zip, and no folder: give a folder or a zip of images, a tar that is not compressed, or a "

@@ -234,7 +234,7 @@ def sides_of(stream: BufferedIOBase) -> tuple[int, int]:
 
 
 def count_scans(stream: BufferedIOBase) -> int:
-    """The scans of a JPEG itself: not of thumbnails in its metadata, nor of what lies behind its end."""
+    """The scans of a JPEG itself: not of thumbnails in its metadata, nor of bytes behind its end."""
     stream.seek(0)
     content, place, scans = stream.read(), 0, 0
     while (found := MARKER.search(content, place)) and found[1] != b"\xd9":

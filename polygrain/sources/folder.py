@@ -157,7 +157,7 @@ def unread(path: str, is_folder: bool = False) -> str | None:
 
 
 def begins_as_image(file: os.DirEntry[str]) -> bool:
-    """Whether a file whose name does not say what it is begins as images do; others are not opened."""
+    """Whether a file without a known suffix begins as images do; others are not opened."""
     suffix = PurePosixPath(file.name).suffix.lower()
     kind = known_types().guess_type(file.name)[0] or "image/unknown"
     if suffix in COPIES or not (suffix[1:] or "a").isalnum() or not kind.startswith("image/"):

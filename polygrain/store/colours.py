@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 # Grey values of 16 bits in a range below it would have 64 of 256 levels left, or fewer.
 NARROW = 2**14
-# A mean grey value: what is lighter cannot be seen on white.
+# A mean grey value: lighter images cannot be seen on white.
 LIGHT = 235
 # Of a colour profile: those of printing machines have up to three million.
 MOST_BYTES = 4_000_000

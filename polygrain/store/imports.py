@@ -37,7 +37,7 @@ def imported(file: Path) -> list[Path]:
 
 @cache
 def names(file: Path) -> set[str]:
-    """Dotted names of what a file imports; `from a import b` is a.b where that is a module of the project, else a."""
+    """Dotted names of a file's imports; `from a import b` is a.b where that is a module of the project, else a."""
     found = set()
     for node in nodes(file):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Errors of reading as one sentence: which file, what is wrong, what to do."""
+"""Errors of reading as one sentence: the file, the fault, the remedy."""
 
 import csv
 import json

@@ -39,7 +39,7 @@ def rectangle(image: Image.Image, side: int, shape: Shape = "crop") -> UInt8[np.
     is_wide = image.width > image.height
     width, height = (seen, shorter) if is_wide else (shorter, seen)
     left, top = (image.width - width) / 2, (image.height - height) / 2
-    # Only what is seen is scaled: a strip of 1 x 80,000,000 pixels would take gigabytes.
+    # Only the visible part is scaled: a strip of 1 x 80,000,000 pixels would take gigabytes.
     box = (left, top, left + width, top + height)
     return np.asarray(image.resize((long, side) if is_wide else (side, long), Image.Resampling.LANCZOS, box))
 

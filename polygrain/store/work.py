@@ -1,6 +1,6 @@
 """Unfinished work of a stage, in `.work/<stage>/<item>/<key>/`, outside DVC.
 
-The key is a digest of everything that the run depends on: values, what it reads, sources and versions. So a run never
+The key is a digest of everything that the run depends on: values, inputs, sources and versions. So a run never
 continues from the state of another one, a return to old values finds the old state, and it does not matter how the
 process was started.
 """

@@ -44,7 +44,7 @@ def read(file: Path) -> dict[str, Tensor]:
 
 
 def save(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-    """Replaces the checkpoint by the present state, and says what has changed meanwhile of what the stage reads."""
+    """Replaces the checkpoint by the present state, and logs inputs of the stage that have changed meanwhile."""
     tensors = {f"module.{name}": tensor for name, tensor in module.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         for name, value in state.items():
@@ -85,7 +85,7 @@ def resume(folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer) ->
 
 
 def save_best(folder: Path, module: nn.Module) -> None:
-    """Stores the module beside the checkpoint, in place of what was best before."""
+    """Stores the module beside the checkpoint, in place of the best one before."""
     write(folder / "best.safetensors", module.state_dict())
 
 

@@ -161,7 +161,7 @@ def traced(model: Model, uint8: bool, mean: Sequence[float], free: bool) -> Expo
 
 
 def longest(config: Config) -> int:
-    """The longest side of what a model sees of an image, px."""
+    """The longest side of a model's input, px."""
     return (LONGEST - 1) * config.resize + config.size
 
 

@@ -1,4 +1,4 @@
-"""The search page: what it answers (`app`), where it listens and to whom (`server`), what it compares (`sides`).
+"""The search page: its routes (`app`), its server (`server`), the collections that it compares (`sides`).
 
 The page itself is index.html, page.css and page.js: nothing is fetched from anywhere else.
 """

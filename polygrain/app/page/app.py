@@ -163,7 +163,7 @@ async def query_of(request: Request) -> Query:
         box = tuple(float(place) for place in words["box"].split(",")) if "box" in words else None
     except ValueError as error:
         raise HTTPException(400, f"row and box are numbers: {error}") from error
-    # Written so that what is not a number at all is refused, too.
+    # This form refuses NaN, too.
     if box is not None and not (len(box) == 4 and 0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
         raise HTTPException(400, "a box is left, top, right, bottom in 0..1")
     upload = bytearray()

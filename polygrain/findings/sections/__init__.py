@@ -1,1 +1,1 @@
-"""The sections of the report: each makes its content from what a run left, for its templates beside it."""
+"""The sections of the report: each makes the content of its templates from a run's outputs."""

@@ -47,7 +47,7 @@ def granularity_charts(
 
 
 def rows(table: scores.Scores, granularities: dict[str, int]) -> list[list[Any]]:
-    """One row per task (and mean) and model, oracle left out; `k` is empty for what has no granularity."""
+    """One row per task (and mean) and model, oracle left out; `k` is empty without a granularity."""
     models = [row for row in table.rows if not row.endswith(WHITENED) and row != scores.ORACLE]
     rows: list[list[Any]] = [["task", "model", "k", "item", *scores.METRICS, "r_precision_whitened"]]
     for column in table.columns if table.tasks else []:

@@ -1,4 +1,4 @@
-"""GSoP: channels and places weighted by what their covariances say (Gao et al. 2019)."""
+"""GSoP: channels and places weighted by their covariances (Gao et al. 2019)."""
 
 from typing import Annotated
 

@@ -65,7 +65,7 @@ def form_of(row: Row, setting: Mapping[str, Any]) -> str | None:
 
 
 def is_of(row: Row, run: Run, setting: Mapping[str, Any]) -> bool:
-    """Whether a run, trained in this setting (`gsp_folds.setting_of`), measures what the row does."""
+    """Whether a run, trained in this setting (`gsp_folds.setting_of`), measures the row's number."""
     values = dict(value.split("=") for value in row["values"].split())
     return (
         (run.loss, run.pooling, setting["protocol"]) == (row["loss"], row["pooling"], row["protocol"])

@@ -1,4 +1,4 @@
-"""A drawn map whose features are colours, so that one sees what a selection keeps of it (GSP, Fig. 2)."""
+"""A drawn map whose features are colours, so that the selected places can be seen (GSP, Fig. 2)."""
 
 import numpy as np
 import torch

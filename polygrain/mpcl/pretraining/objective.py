@@ -1,4 +1,4 @@
-"""The objective over all heads (MPCL, Eq. 4), what is logged of it, and the balance between heads.
+"""The objective over all heads (MPCL, Eq. 4), its logged values, and the balance between heads.
 
     L = 1/M sum_m ( w^m L^m + lambda PCR^m )
 

@@ -26,7 +26,7 @@ FrameworkParams = MocoV2Params | MocoV3Params | BarlowTwinsParams
 
 
 class Plan(Section):
-    """The length of a run, its batches and views, and what all variants of its heads have in common."""
+    """The length of a run, its batches and views, and the values that all variants of its heads share."""
 
     epochs: Epochs = Field(description="epochs over the chosen images")
     batch: int = Field(ge=2, description="images, each in two views, over all devices together")

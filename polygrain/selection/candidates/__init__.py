@@ -1,1 +1,1 @@
-"""The search for the model to hand out: the forms that models can have, which one is taken, and what is said of it."""
+"""The search for the recommended model: the forms that models can have, the choice of one, and its report."""

@@ -1,4 +1,4 @@
-"""The forms in which a model can be handed out: how it sees an image, and what comes last."""
+"""The forms that a model can have: its input, and its last layer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
