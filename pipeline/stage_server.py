@@ -70,10 +70,9 @@ def serve(listener: socket.socket) -> None:
     """Answers until it is killed; in the fork that is a stage, runs it."""
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # idle ones of libraries
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    loaded = None
+    loaded = load()  # while DVC reads the graph
     while True:
         connection, _ = listener.accept()
-        loaded = loaded or load()
         if not fork():
             listener.close()
             handle(connection, loaded)
@@ -86,7 +85,7 @@ def load() -> tuple[dict[str, str], int]:
     import importlib
 
     loaded = state(dict(os.environ))
-    print("loading the stages ...", flush=True)  # under the first one's name, for some seconds
+    print("loading the stages ...", flush=True)
     for file in sorted((ROOT / "stages").glob("[a-z]*.py")):
         importlib.import_module(f"stages.{file.stem}")
         # It is run as a program later, which would else be its second import.
