@@ -15,13 +15,12 @@ from jaxtyping import Float, Float32, Num
 from PIL import Image
 from torch import Tensor, nn
 
-from polygrain.encoder import engine
+from polygrain.encoder import engine, networks
 from polygrain.encoder.adaptors import AdaptedBlock, Adaptors, fuse
 from polygrain.encoder.config import AdaptorConfig, Attention, Config, Fusion, read_config, write_config
 from polygrain.encoder.families import family_of
 from polygrain.encoder.families.family import outputs_of
 from polygrain.encoder.last_layer import LastLayer, layer_of
-from polygrain.encoder.networks import build_backbone, foldable, is_dynamic, lower_of, network_arguments, traced_by
 from polygrain.encoder.prepare import prepare
 from polygrain.encoder.views import squares_along
 from polygrain.encoder.weights import load_module
@@ -39,12 +38,12 @@ class Model(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.backbone = build_backbone(config.architecture, network_arguments(config))
+        self.backbone = networks.build_backbone(config.architecture, networks.network_arguments(config))
         self.family = family_of(self.backbone)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
         # The parts of the embedding: the last block's output first, then those of blocks before it.
-        lower = lower_of(config) if config.blocks > 1 else []
+        lower = networks.lower_of(config) if config.blocks > 1 else []
         if config.blocks > 1 + len(lower):
             raise ValueError(f"blocks is {config.blocks}; {config.architecture} has {1 + len(lower)} that can be taken")
         self.lower = list(lower[: config.blocks - 1])
@@ -57,7 +56,7 @@ class Model(nn.Module):
 
     def prepare(self) -> None:
         """Gets the frozen network ready to compute with its weights, once they are there. Its state stays as it is."""
-        names = foldable(*traced_by(self.config))
+        names = networks.foldable(*networks.traced_by(self.config))
         folded = [(self.part(convolution), self.part(norm)) for convolution, norm in names]
         prepare(self.backbone, folded, self.family.is_convolutional)
         engine.programs.pop(self.backbone, None)  # they have the weights of before
@@ -77,7 +76,7 @@ class Model(nn.Module):
     @property
     def takes_other_sides(self) -> bool:
         """Whether the network takes inputs of another side than its own, and rectangles; some are built for one."""
-        return "img_size" not in self.config.kwargs or is_dynamic(self.config.architecture)
+        return "img_size" not in self.config.kwargs or networks.is_dynamic(self.config.architecture)
 
     @property
     def adaptors(self) -> list[Adaptors]:
@@ -86,7 +85,7 @@ class Model(nn.Module):
 
     def new_adaptors(self, config: AdaptorConfig) -> list[Adaptors]:
         """Near-identity adaptors for every block, not yet inserted, drawn from the global generator."""
-        count, prefix, dims = len(config.names), self.family.prefix, self.family.dims(self.config.side)
+        count, prefix, dims = len(config.names), self.family.prefix, networks.dims_of(self.config)
         return [Adaptors(dim, config.width, count, config.fusion, config.attention, prefix) for dim in dims]
 
     def insert(self, layers: list[Adaptors], config: AdaptorConfig) -> None:
@@ -255,7 +254,7 @@ class Model(nn.Module):
 
 def most_blocks(model: Model) -> int:
     """The largest number of blocks that this network's embedding can be made of."""
-    return 1 + len(lower_of(model.config))
+    return 1 + len(networks.lower_of(model.config))
 
 
 def blocks_for(model: Model, wanted: int) -> int:

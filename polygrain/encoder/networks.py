@@ -61,9 +61,15 @@ Architecture = Annotated[str, AfterValidator(require_known)]
 
 
 def build_on_meta(architecture: str, kwargs: Mapping[str, Any]) -> nn.Module:
-    """The network with shapes and no values; ValueError if it cannot be built."""
+    """The network with shapes and no values, to be read and not changed; ValueError if it cannot be built."""
+    return built_on_meta(architecture, tuple(sorted(kwargs.items())))
+
+
+@functools.lru_cache(maxsize=32)
+def built_on_meta(architecture: str, kwargs: tuple[tuple[str, Any], ...]) -> nn.Module:
+    # A profile asks one network several times, and timm's start takes long even without values.
     with torch.device("meta"):
-        return build_network(architecture, kwargs)
+        return build_network(architecture, dict(kwargs))
 
 
 def create(architecture: str, kwargs: Mapping[str, Any], pretrained: bool = False) -> nn.Module:
@@ -129,7 +135,12 @@ def require_side(backbone: nn.Module, architecture: str, side: int) -> None:
 
 def lower_of(config: Config) -> tuple[tuple[int, int], ...]:
     """The blocks before the last that may be part of an embedding, as `Family.lower` has them."""
-    return traced(*traced_by(config))
+    return traced(*traced_by(config))[0]
+
+
+def dims_of(config: Config) -> tuple[int, ...]:
+    """The number of channels after each block."""
+    return traced(*traced_by(config))[1]
 
 
 def traced_by(config: Config) -> tuple[str, tuple[tuple[str, Any], ...], int]:
@@ -137,10 +148,13 @@ def traced_by(config: Config) -> tuple[str, tuple[tuple[str, Any], ...], int]:
 
 
 @functools.lru_cache(maxsize=32)
-def traced(architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int) -> tuple[tuple[int, int], ...]:
+def traced(
+    architecture: str, kwargs: tuple[tuple[str, Any], ...], side: int
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
     # Tracing takes longer than building the network, and a choice builds one dozens of times.
     with torch.device("meta"):
-        return tuple(family_of(build_backbone(architecture, dict(kwargs))).lower(side))
+        family = family_of(build_backbone(architecture, dict(kwargs)).eval())
+        return tuple(family.lower(side)), tuple(family.dims(side))
 
 
 @functools.lru_cache(maxsize=32)
@@ -169,7 +183,6 @@ def network_arguments(config: Config) -> dict[str, Any]:
     return config.kwargs | {"dynamic_img_size": True}
 
 
-@functools.lru_cache(maxsize=32)
 def is_dynamic(architecture: str) -> bool:
     """Whether the network can resize its position embeddings for the input at hand."""
     return "dynamic_img_size" in inspect.signature(type(build_on_meta(architecture, {}))).parameters

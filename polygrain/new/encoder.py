@@ -77,7 +77,8 @@ def values_of(request: Request) -> tuple[dict[str, Any], Config]:
     try:
         origin = Origin(**values)
         config = origin.describe(path)
-        require_fit(config)
+        if origin.source == "folder":  # `Origin` has asked the others
+            require_fit(config)
         if config.adaptors:
             raise ValueError(f"{path} has adaptors already: give the plain encoder that it was made of")
         if origin.source != "timm":

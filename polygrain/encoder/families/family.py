@@ -1,7 +1,6 @@
 """The structure of a network: its blocks, the layout of their outputs, and how an embedding is pooled from them."""
 
 import contextlib
-import copy
 import re
 import sys
 import threading
@@ -126,12 +125,11 @@ class Family:
 
     @torch.no_grad()
     def shapes(self, side: int) -> Shapes:
-        """The shapes for one image of a side, px, traced on a copy without values."""
-        tensors = [*self.network.parameters(), *self.network.buffers()]
-        traced = type(self)(copy.deepcopy(self.network, {id(tensor): tensor.to("meta") for tensor in tensors}).eval())
-        with outputs_of(traced.blocks()) as outputs:
-            last = traced.network.forward_features(torch.zeros(1, 3, side, side, device="meta"))
-        return Shapes([outputs[block].shape for block in traced.blocks()], last.shape, traced.head(last).shape)
+        """The shapes for one image of a side, px."""
+        blocks, device = self.blocks(), next(self.network.parameters()).device
+        with outputs_of(blocks) as outputs:
+            last = self.network.forward_features(torch.zeros(1, 3, side, side, device=device))
+        return Shapes([outputs[block].shape for block in blocks], last.shape, self.head(last).shape)
 
     def dims(self, side: int) -> list[int]:
         """The number of channels after each block."""
