@@ -8,8 +8,11 @@ unexport PYTHONDONTWRITEBYTECODE # each process of pytest compiles all sources w
 # Processes of pytest at a time, each over its own folders: import and collection cost more than most tests.
 JOBS ?= 2
 export TEST_JOBS := $(JOBS)
-IN_PARTS := $(MAKE) --no-print-directory -k -j$(JOBS) --output-sync library pipeline stages
-TESTED = python -m pytest -q -m '$(MARK)'
+IN_PARTS := $(MAKE) --no-print-directory -k -j$(JOBS) library pipeline stages
+# Each line names its part and is shown as it comes.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+tested = python -u -m pytest -q -m '$(MARK)' $1 | sed -u 's/^/$@: /'
 PAPERS := gsp mpcl tll
 OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests/test_$(paper)_*.py))
 # What their tests read besides their own room.
@@ -34,18 +37,18 @@ test: install
 test-slow: install
 	$(IN_PARTS) MARK=slow
 library:
-	$(TESTED) tests/polygrain $(WITHOUT)
+	@$(call tested,tests/polygrain $(WITHOUT))
 pipeline:
-	$(TESTED) tests/pipeline
+	@$(call tested,tests/pipeline)
 stages:
-	$(TESTED) tests --ignore=tests/polygrain --ignore=tests/pipeline $(WITHOUT)
+	@$(call tested,tests --ignore=tests/polygrain --ignore=tests/pipeline $(WITHOUT))
 $(PAPERS): FILES = $(filter tests/polygrain/$@ tests/test_$@_%,$(OF_PAPERS))
 $(PAPERS): PASSED = .work/tested/$@
 $(PAPERS):
 	@mkdir -p .work/tested && touch $(PASSED).begun
-	@if [ -e $(PASSED) ] && ! find $(SHARED) polygrain/$@ $(FILES) -type f ! -name '*.pyc' -newer $(PASSED) | grep -q .; \
+	@if [ -e $(PASSED) ] && [ -z "$$(find $(SHARED) polygrain/$@ $(FILES) -type f ! -name '*.pyc' -newer $(PASSED))" ]; \
 	then echo 'skipped: the tests of $@, since nothing that they read has changed'; \
-	else $(TESTED) $(FILES) && mv $(PASSED).begun $(PASSED); fi
+	else $(call tested,$(FILES)) && mv $(PASSED).begun $(PASSED); fi
 lint: install
 	ruff check .
 	ruff format --check .
