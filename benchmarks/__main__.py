@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NO_CLAIM = {"__init__", "__main__", "external", "gpu", "measure", "mixture"}
+NO_CLAIM = {"__init__", "__main__", "gpu", "measure", "mixture"}
 LONG = {"gain", "ladder", "regimes"}
 
 
