@@ -1,7 +1,9 @@
+import shutil
 from pathlib import Path
 
 import pytest
 
+from polygrain.encoder.model import Model, load
 from tests.helpers.photos import write_fused, write_photos
 
 
@@ -12,11 +14,17 @@ def fused(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def model(fused: Path) -> Model:
+    """The model in that folder, which no test changes either."""
+    return load(fused)
+
+
+@pytest.fixture(scope="session")
 def shared_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 24 images that no test changes."""
     return write_photos(tmp_path_factory.mktemp("photos") / "photos")
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    return write_photos(tmp_path / "photos")
+def photos(tmp_path: Path, shared_photos: Path) -> Path:
+    return Path(shutil.copytree(shared_photos, tmp_path / "photos"))

@@ -25,7 +25,7 @@ from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import SETTINGS, Chosen
 from polygrain.collection.update import rejected_file, update
 from polygrain.compute.vectors import unit_rows
-from polygrain.encoder.model import Model, load
+from polygrain.encoder.model import Model
 from polygrain.sources.decode import FORMATS
 from polygrain.store.drafts import put
 
@@ -49,11 +49,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "FEWEST_CENTRED", 99)
 
 
-def test_update__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
+def test_update__rows_metadata_and_what_is_left_out(model: Model, photos: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(updating, "PART", 10)
     (photos / "bars/class1/1.png").write_bytes(b"no image")
     (photos / "notes.txt").write_text("no image")
-    listing, output, model = find(photos), tmp_path / "e.parquet", load(fused)
+    listing, output = find(photos), tmp_path / "e.parquet"
     write(model, "abc", listing, output, batch=4)
     table = pq.read_table(output)
     readable = [path for path in listing.paths if path != "bars/class1/1.png"]
@@ -72,10 +72,10 @@ def test_update__rows_metadata_and_what_is_left_out(fused: Path, photos: Path, t
 
 
 def test_update__a_folder_that_moved_is_not_embedded_anew(
-    fused: Path, photos: Path, tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
+    model: Model, photos: Path, tmp_path: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a file only looks the same, by name, size and time, its bytes decide."""
-    output, model, moved = tmp_path / "e.parquet", load(fused), tmp_path / "moved"
+    output, moved = tmp_path / "e.parquet", tmp_path / "moved"
     write(model, "abc", find(photos), output)
     rows, counted = vectors(output), Mock(wraps=updating.embed_pictures)
     monkeypatch.setattr(updating, "embed_pictures", counted)
@@ -97,9 +97,9 @@ def test_update__a_folder_that_moved_is_not_embedded_anew(
 
 
 def test_update__a_folder_that_changed_embeds_what_is_new(
-    fused: Path, photos: Path, tmp_path: Path, few: None, monkeypatch
+    model: Model, photos: Path, tmp_path: Path, few: None, monkeypatch
 ) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output)
     (photos / "bars/class1/1.png").unlink()
     Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "bars/class1/0.png")
@@ -138,9 +138,9 @@ def compared(file: Path) -> Comparison:
 
 
 def test_update__less_the_mean_and_smoothed_beside_it(
-    fused: Path, photos: Path, shared_photos: Path, tmp_path: Path, many: list
+    model: Model, photos: Path, shared_photos: Path, tmp_path: Path, many: list
 ) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output)
     assert not File(output).is_smoothed
     write(model, "abc", find(photos), output, Asked())
@@ -153,9 +153,9 @@ def test_update__less_the_mean_and_smoothed_beside_it(
     assert np.abs(File(output).rows("searched") - plain).max() > 0.01
 
 
-def test_update__images_that_come_later_take_the_mean_as_it_is(fused, photos, tmp_path, many, caplog) -> None:
+def test_update__images_that_come_later_take_the_mean_as_it_is(model, photos, tmp_path, many, caplog) -> None:
     caplog.set_level("INFO")
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output)
     mean = np.array(compared(output).mean)
     for i in range(9):
@@ -169,8 +169,8 @@ def test_update__images_that_come_later_take_the_mean_as_it_is(fused, photos, tm
     np.testing.assert_allclose(compared(output).mean, given.mean(0), atol=1e-5)
 
 
-def test_update__rows_are_compared_as_before_unless_something_else_is_wanted(fused, photos, tmp_path, many) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__rows_are_compared_as_before_unless_something_else_is_wanted(model, photos, tmp_path, many) -> None:
+    output = tmp_path / "e.parquet"
 
     def written(**words: object) -> Comparison:
         write(model, "abc", find(photos), output, Asked(**words))
@@ -185,8 +185,8 @@ def test_update__rows_are_compared_as_before_unless_something_else_is_wanted(fus
 
 
 @pytest.mark.parametrize("change", ["touched", "copied", "earlier version"])
-def test_update__same_bytes_are_not_embedded_again(fused, photos, tmp_path, many, monkeypatch, change: str) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__same_bytes_are_not_embedded_again(model, photos, tmp_path, many, monkeypatch, change: str) -> None:
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output, Asked(alike=8))
     kept, rows = compared(output), vectors(output)
     if change == "copied":
@@ -209,9 +209,9 @@ def test_update__same_bytes_are_not_embedded_again(fused, photos, tmp_path, many
 
 
 @pytest.mark.parametrize(("digest", "is_same"), [("abc", True), ("other", False)])
-def test_update__what_was_said_stays_where_no_row_does(fused, photos, tmp_path, many, digest, is_same) -> None:
+def test_update__what_was_said_stays_where_no_row_does(model, photos, tmp_path, many, digest, is_same) -> None:
     """By another model mean and smoothing are chosen anew."""
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output, Asked(alike=8))
     kept = compared(output)
     for file in photos.rglob("*.png"):
@@ -220,8 +220,8 @@ def test_update__what_was_said_stays_where_no_row_does(fused, photos, tmp_path, 
     assert compared(output).alike == 8 and (compared(output) == kept) == is_same
 
 
-def test_update__other_pixels_of_the_same_size_and_time(fused: Path, photos: Path, tmp_path: Path, few: None) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__other_pixels_of_the_same_size_and_time(model: Model, photos: Path, tmp_path: Path, few: None) -> None:
+    output = tmp_path / "e.parquet"
     for turned in (0, 180):
         with Image.open(photos / "bars/class1/1.png") as image:
             image.rotate(turned).save(photos / "a.bmp")
@@ -230,9 +230,9 @@ def test_update__other_pixels_of_the_same_size_and_time(fused: Path, photos: Pat
     np.testing.assert_allclose(vectors(output)[:1], embed(model, [photos / "a.bmp"]), atol=1e-5)
 
 
-def test_update__few_images_become_many(fused, photos, tmp_path, many) -> None:
+def test_update__few_images_become_many(model, photos, tmp_path, many) -> None:
     """They get a mean of their own and are smoothed; how many are alike is still known."""
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     (photos / "bars/class1/1.png").rename(tmp_path / "1.png")
     write(model, "abc", find(photos), output, Asked(alike=6))
     assert compared(output).mean == () and compared(output).alike == 6
@@ -243,8 +243,8 @@ def test_update__few_images_become_many(fused, photos, tmp_path, many) -> None:
     assert compared(output).alike == 6 and many == [6, 6]
 
 
-def test_update__so_few_are_not_smoothed_and_are_not_written_again(fused, photos, tmp_path, many) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__so_few_are_not_smoothed_and_are_not_written_again(model, photos, tmp_path, many) -> None:
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output, Asked())
     for file in sorted(photos.rglob("*.png"))[5:]:
         file.unlink()
@@ -267,7 +267,7 @@ def graph(folder: Path, fused: Path, paths: dict[str, Path], default: Comparison
     return folder / "data/choice"
 
 
-def test_update__a_task_is_known_by_its_folder_and_not_by_its_name(fused, photos, tmp_path, many) -> None:
+def test_update__a_task_is_known_by_its_folder_and_not_by_its_name(fused, model, photos, tmp_path, many) -> None:
     """A folder whose name is no slug, two of one name, and a stranger's that is called as a task is."""
     places = {"my-shoes": tmp_path / "My Shoes!", "images": tmp_path / "a/images", "images-2": tmp_path / "b/images"}
     strangers = [tmp_path / "elsewhere/my-shoes", tmp_path / "c/images"]
@@ -275,7 +275,7 @@ def test_update__a_task_is_known_by_its_folder_and_not_by_its_name(fused, photos
         shutil.copytree(photos, place)
     for file in (file for place in strangers for file in place.rglob("*.png")):
         Image.open(file).rotate(180).save(file)
-    choice, output, model = graph(tmp_path / "run", fused, places), tmp_path / "e.parquet", load(fused)
+    choice, output = graph(tmp_path / "run", fused, places), tmp_path / "e.parquet"
     (tmp_path / "link").symlink_to(places["my-shoes"])
     for place in (*places.values(), tmp_path / "link"):
         write(model, "abc", find(place), output, Asked(), folder=choice)
@@ -286,9 +286,9 @@ def test_update__a_task_is_known_by_its_folder_and_not_by_its_name(fused, photos
         np.testing.assert_allclose(compared(output).mean, mean, atol=1e-5)
 
 
-def test_update__a_task_that_is_named_stays_until_another_is(fused, photos, tmp_path, many) -> None:
+def test_update__a_task_that_is_named_stays_until_another_is(fused, model, photos, tmp_path, many) -> None:
     choice = graph(tmp_path / "run", fused, {"shoes": tmp_path / "shoes", "bags": tmp_path / "bags"})
-    model, output = load(fused), tmp_path / "e.parquet"
+    output = tmp_path / "e.parquet"
     for how, is_task in ((Asked("shoes"), True), (Asked(), True), (Asked(choose=True), False), (Asked("bags"), True)):
         write(model, "abc", find(photos), output, how, folder=choice)
         assert (compared(output) == TASK) == is_task
@@ -301,30 +301,30 @@ def test_update__a_task_that_is_named_stays_until_another_is(fused, photos, tmp_
 
 
 def test_update__what_is_said_of_a_task_later_holds_behind_the_same_weights(
-    fused, photos, tmp_path, monkeypatch
+    fused, model, photos, tmp_path, monkeypatch
 ) -> None:
     """Nothing is embedded for that."""
     choice, output = graph(tmp_path / "run", fused, {"shoes": photos}), tmp_path / "e.parquet"
-    write(load(fused), "abc", find(photos), output, Asked(), folder=choice)
-    given = embed(load(fused), [photos / path for path in find(photos).paths])
+    write(model, "abc", find(photos), output, Asked(), folder=choice)
+    given = embed(model, [photos / path for path in find(photos).paths])
     monkeypatch.setattr(updating, "embed_pictures", Mock(side_effect=AssertionError))
     for later in (Comparison(TASK.mean, Smoothing(0.9, 6), 8), Comparison(tuple(np.full(24, 0.02).tolist()))):
         Comparisons({"shoes": later}).write(choice)
-        write(load(fused), "abc", find(photos), output, Asked(), folder=choice)
+        write(model, "abc", find(photos), output, Asked(), folder=choice)
         assert compared(output) == later
         np.testing.assert_allclose(File(output).rows("searched"), later.rows(given), atol=1e-5)
 
 
-def test_update__few_images_of_no_task_take_the_mean_of_the_model(fused, photos, tmp_path, many) -> None:
+def test_update__few_images_of_no_task_take_the_mean_of_the_model(fused, model, photos, tmp_path, many) -> None:
     choice = graph(tmp_path / "run", fused, {"shoes": tmp_path / "shoes"}, default=TASK.unsmoothed())
-    write(load(fused), "abc", find(photos / "bars"), tmp_path / "e.parquet", Asked(), folder=choice)
+    write(model, "abc", find(photos / "bars"), tmp_path / "e.parquet", Asked(), folder=choice)
     assert compared(tmp_path / "e.parquet").mean == TASK.mean
 
 
-def test_update__many_more_images_are_compared_anew(fused, photos, tmp_path, many, caplog) -> None:
+def test_update__many_more_images_are_compared_anew(fused, model, photos, tmp_path, many, caplog) -> None:
     """Once there are enough to smooth them, and whenever their number has doubled; a task as its model says."""
     caplog.set_level("INFO")
-    few, output, model = tmp_path / "few", tmp_path / "e.parquet", load(fused)
+    few, output = tmp_path / "few", tmp_path / "e.parquet"
     choice = graph(tmp_path / "run", fused, {"shoes": tmp_path / "shoes"}, default=TASK.unsmoothed())
     shutil.copytree(photos, few)
     (few / "bars/class1/1.png").unlink()
@@ -340,8 +340,8 @@ def test_update__many_more_images_are_compared_anew(fused, photos, tmp_path, man
     assert "for 48 images in place of 24" in caplog.text
 
 
-def test_update__rows_that_hardly_move_stay(fused, photos, tmp_path, many) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__rows_that_hardly_move_stay(model, photos, tmp_path, many) -> None:
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output, Asked())
     before = File(output)
     Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "bars/class1/0.png")
@@ -354,8 +354,8 @@ def test_update__rows_that_hardly_move_stay(fused, photos, tmp_path, many) -> No
     assert not np.linalg.norm(before.rows("plain") - after.rows("plain"), axis=1)[~changed].any()
 
 
-def test_update__a_file_of_an_earlier_version_is_written_anew(fused: Path, photos: Path, tmp_path: Path) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__a_file_of_an_earlier_version_is_written_anew(model: Model, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output)
     rows, table = vectors(output), pq.read_table(output)
     facts = {name: value for name, value in table.schema.metadata.items() if name != b"comparison"}
@@ -366,11 +366,11 @@ def test_update__a_file_of_an_earlier_version_is_written_anew(fused: Path, photo
 
 
 @pytest.mark.parametrize("count", [1, 24])
-def test_update__equal_images_have_no_direction_and_lose_nothing(fused, tmp_path, many, count) -> None:
+def test_update__equal_images_have_no_direction_and_lose_nothing(model, tmp_path, many, count) -> None:
     (tmp_path / "same").mkdir()
     for i in range(count):
         Image.linear_gradient("L").save(tmp_path / f"same/{i}.png")
-    output, model = tmp_path / "e.parquet", load(fused)
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(tmp_path / "same"), output, Asked())
     assert np.isfinite(vectors(output)).all() and File(output).count == count
     Image.radial_gradient("L").save(tmp_path / "same/other.png")
@@ -379,8 +379,8 @@ def test_update__equal_images_have_no_direction_and_lose_nothing(fused, tmp_path
     np.testing.assert_allclose(vectors(output)[-1], compared(output).plain(given)[-1], atol=1e-4)
 
 
-def test_update__remembers_where_its_model_is_now(fused: Path, photos: Path, tmp_path: Path) -> None:
-    output, model = tmp_path / "e.parquet", load(fused)
+def test_update__remembers_where_its_model_is_now(model: Model, photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "e.parquet"
     write(model, "abc", find(photos), output, folder=tmp_path / "here")
     before = File(output).rows("searched")
     write(model, "abc", find(photos), output, folder=tmp_path / "there")
@@ -388,31 +388,31 @@ def test_update__remembers_where_its_model_is_now(fused: Path, photos: Path, tmp
     np.testing.assert_array_equal(File(output).rows("searched"), before)
 
 
-def test_update__leaves_nothing_where_no_image_can_be_read(fused: Path, tmp_path: Path) -> None:
+def test_update__leaves_nothing_where_no_image_can_be_read(model: Model, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/a.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match="none of the 1 images"):
-        write(load(fused), "abc", find(tmp_path / "photos"), tmp_path / "e.parquet")
+        write(model, "abc", find(tmp_path / "photos"), tmp_path / "e.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
 
-def test_update__one_process_at_a_time(fused: Path, photos: Path, tmp_path: Path) -> None:
+def test_update__one_process_at_a_time(model: Model, photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "e.parquet"
     with updating.locked(tmp_path / "e.parquet.partial"), pytest.raises(ValueError, match="another process writes"):
-        write(load(fused), "abc", find(photos), output)
+        write(model, "abc", find(photos), output)
     assert not output.exists()
 
 
-def test_update__bombs_are_left_out_by_their_header(fused: Path, photos: Path, tmp_path: Path, monkeypatch) -> None:
+def test_update__bombs_are_left_out_by_their_header(model: Model, photos: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("polygrain.sources.decode.MOST_PIXELS", 100 * 100)
     Image.new("1", (101, 100)).save(photos / "bomb.png")
-    write(load(fused), "abc", find(photos), tmp_path / "e.parquet")
+    write(model, "abc", find(photos), tmp_path / "e.parquet")
     assert "101 x 100 pixels, at most 10000 are decoded" in rejected_file(tmp_path / "e.parquet").read_text()
 
 
-def test_update__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, tmp_path: Path, monkeypatch) -> None:
+def test_update__goes_on_where_it_was_stopped(model: Model, shared_photos: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(updating, "PART", 5)
-    model, listing = load(fused), find(shared_photos)
+    listing = find(shared_photos)
     write(model, "abc", listing, tmp_path / "whole.parquet", batch=5)
     counted = Mock(wraps=updating.embed_pictures)
     stopping = Mock(side_effect=lambda *words: counted(*words) if counted.call_count < 3 else 1 / 0)
@@ -426,10 +426,10 @@ def test_update__goes_on_where_it_was_stopped(fused: Path, shared_photos: Path, 
     assert (tmp_path / "e.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
-def test_update__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos, tmp_path, monkeypatch, caplog) -> None:
+def test_update__a_folder_that_is_away_for_a_moment_loses_nothing(model, photos, tmp_path, monkeypatch, caplog) -> None:
     """Away while it is embedded: the call stops, and the next one goes on; away before that: it is said."""
     monkeypatch.setattr(updating, "PART", 4)
-    model, output, away = load(fused), tmp_path / "e.parquet", tmp_path / "away"
+    output, away = tmp_path / "e.parquet", tmp_path / "away"
     write(model, "abc", find(photos), tmp_path / "whole.parquet", batch=4)
     counted = Mock(wraps=updating.embed_pictures)
 
@@ -450,9 +450,9 @@ def test_update__a_folder_that_is_away_for_a_moment_loses_nothing(fused, photos,
     assert "drops 12 images" in caplog.text and counted.call_count == 6
 
 
-def test_update__a_kill_between_the_two_files_loses_nothing(fused, photos, tmp_path, monkeypatch) -> None:
+def test_update__a_kill_between_the_two_files_loses_nothing(model, photos, tmp_path, monkeypatch) -> None:
     (photos / "a.png").write_bytes(b"no image")
-    model, output, puts = load(fused), tmp_path / "e.parquet", Mock(side_effect=[None, KeyboardInterrupt])
+    output, puts = tmp_path / "e.parquet", Mock(side_effect=[None, KeyboardInterrupt])
     with monkeypatch.context() as patch:
         patch.setattr(updating, "put", lambda draft, file: puts(draft, file) or put(draft, file))
         with pytest.raises(KeyboardInterrupt):
@@ -462,8 +462,8 @@ def test_update__a_kill_between_the_two_files_loses_nothing(fused, photos, tmp_p
     assert "a.png" in rejected_file(output).read_text() and not (tmp_path / "e.parquet.partial").exists()
 
 
-def test_update__what_another_process_has_just_written_is_taken_over(fused, photos, tmp_path, monkeypatch) -> None:
-    model, output, locked = load(fused), tmp_path / "e.parquet", updating.locked
+def test_update__what_another_process_has_just_written_is_taken_over(model, photos, tmp_path, monkeypatch) -> None:
+    output, locked = tmp_path / "e.parquet", updating.locked
     write(model, "abc", find(photos), output)
     Image.open(photos / "dots/class1/1.png").rotate(90).save(photos / "new.png")
 
