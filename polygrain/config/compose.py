@@ -38,8 +38,6 @@ NAME = re.compile(r"^([\w.-]+):", re.MULTILINE)
 # Lists that profiles of before have, and the sections of their stages.
 GONE = {"distillations": "distillation", "teachers": "teacher"}
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
-
-
 GRAPH_HEADER = "# What the values beside this file use of ../../dvc.yaml: change those. Commands write it anew.\n"
 
 
@@ -170,10 +168,8 @@ def compose(profile: Path) -> dict[str, Any]:
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
         replaced, extended = (above.pop(key, []) for key in ("replace", "extend"))
-        above, extended = (
-            lists.divided(without_gone(file, above)),
-            [*extended, *(["paths"] if "tasks" in extended else [])],
-        )
+        above = lists.divided(without_gone(file, above))
+        extended = [*extended, *(["paths"] if "tasks" in extended else [])]
         for name in replaced:
             values = without(values, name)
         for name in (lists.Lists.model_fields.keys() & above.keys()) - {*extended}:
@@ -204,25 +200,19 @@ def changes(profile: Path) -> dict[Path, str]:
         values = compose(profile)
         made_of = [made.relative_to(profile.parent) for made, _ in layers(profile)]
         names = [str(name) for name in dict.fromkeys(made_of)]
-        yaml, stream = YAML(), StringIO(HEADER.format(", ".join(names), profile.name))
+        yaml, stream = YAML(), StringIO()
         yaml.width = 120
-        stream.seek(0, os.SEEK_END)
         yaml.dump(values, stream)
-        texts[file] = stream.getvalue()
+        texts[file] = HEADER.format(", ".join(names), profile.name) + stream.getvalue()
     elif file.exists():
         values = read_params(file)
     if root.exists() and profile.parent.name == "profiles":
-        safe: Any = YAML(typ="safe")
+        safe, stream = cast(Any, YAML(typ="safe")), StringIO()
         safe.width, safe.default_flow_style, safe.sort_base_mapping_type_on_output = 120, False, False
-        stream = StringIO(GRAPH_HEADER)
-        stream.seek(0, os.SEEK_END)
         safe.dump(used(read_params(root), values), stream)
-        texts[profile / "dvc.yaml"] = stream.getvalue()
-    return {file: text for file, text in texts.items() if file.is_symlink() or not holds(file, text)}
-
-
-def holds(file: Path, text: str) -> bool:
-    return file.is_file() and file.read_bytes() == text.encode()
+        texts[profile / "dvc.yaml"] = GRAPH_HEADER + stream.getvalue()
+    written = {file: file.read_bytes() for file in texts if file.is_file() and not file.is_symlink()}
+    return {file: text for file, text in texts.items() if written.get(file) != text.encode()}
 
 
 def renew(profile: Path) -> bool:
