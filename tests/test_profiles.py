@@ -1,17 +1,25 @@
 """Every profile that ships is one the stages accept once its data are there."""
 
 import functools
+import importlib
 import json
 from pathlib import Path
 
 import pytest
 
-from pipeline.prepare import check
+from pipeline.prepare import STAGES, check
 from polygrain.config import compose, lists
 from tests.helpers.project import ROOT
 
 PROFILES = sorted(compose.listed(ROOT / "profiles"))
 FIRST = {profile.split("-")[0]: profile for profile in reversed(PROFILES)}.values()  # one of each kind
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stages() -> None:
+    """They are loaded before a test's seconds count."""
+    for stage in STAGES:
+        importlib.import_module(f"stages.{stage}")
 
 
 @functools.cache
