@@ -91,7 +91,7 @@ def message_of(error: DvcException) -> str:
         return f"another run is at work here, wait until it ends: {words}"
     if isinstance(causes[-1], ConfirmRemoveError):
         path = str(causes[-1]).removeprefix("unable to remove ").partition(" without a ")[0]
-        return f"{path} holds what no run has recorded: delete it or move it away, and try again"
+        return f"{path} holds files that no run has recorded: delete it or move it away, and try again"
     return f"DVC cannot read the graph: {text}"
 
 

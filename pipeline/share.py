@@ -28,7 +28,7 @@ def dvc(folder: Path, *arguments: str, umask: int = -1) -> None:
     quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
     done = subprocess.run([*dvc_api.DVC, *arguments], cwd=folder, umask=umask, **quiet)
     if done.returncode:
-        raise ValueError(f"`dvc {' '.join(arguments)}` failed; what it says stands above")
+        raise ValueError(f"`dvc {' '.join(arguments)}` failed; its message stands above")
 
 
 def use_remote(folder: Path, url: str | None) -> str:
@@ -126,7 +126,7 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     if named := [name for name, (is_named, _) in left.items() if is_named]:
         told.append(f"With the result that dvc.lock names, of other inputs or values than here: {', '.join(named)}.")
     if lacking := [name for name, (is_named, _) in left.items() if not is_named]:
-        rest = f"`polygrain run` runs the rest, whose results for these inputs are not shared: {', '.join(lacking)}"
+        rest = f"`polygrain run` runs the rest; no results for these inputs are shared: {', '.join(lacking)}"
         raise ValueError(" ".join([*told, rest]))
     return " ".join(told)
 

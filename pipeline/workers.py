@@ -202,7 +202,7 @@ def reproduce_here(stages: list[str], profile: str | None, revision: str, upstre
     folder = check_out(Path(os.environ[CLONE]), profile, revision, upstream)
     remote = share.use_remote(folder, None)
     if lacking := share.restore(folder, upstream, remote, as_recorded=True):
-        raise ValueError(f"the remote {remote!r} lacks what {stages[0]} reads: {', '.join(lacking)}")
+        raise ValueError(f"the remote {remote!r} lacks inputs of {stages[0]}: {', '.join(lacking)}")
     results = []
     for stage in stages:
         # Where somebody has shared a run of the same sources, values and inputs, there is nothing to do.

@@ -189,7 +189,7 @@ def write_candidates(
     with arrays.create(partial / "pixels.zarr", row, "uint8", "image y x channel", params.coding) as writer:
         stored, unreadable = write_pixels(writer, candidates)
     if candidates.is_published and unreadable and params.published_counts:
-        raise ValueError(f"{raw} differs from what {spec.source} publishes: {folder.summary(unreadable)}")
+        raise ValueError(f"{raw} differs from the published {spec.source}: {folder.summary(unreadable)}")
     rejected = candidates.rejected | unreadable
     if not stored:
         raise ValueError(f"{raw}: no image can be used; {folder.summary(rejected)}")

@@ -220,7 +220,7 @@ def test_main__public_data_set_must_be_complete_and_readable(tmp_path: Path, mon
         ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
     monkeypatch.setattr(load, "check_counts", lambda dataset: None)
     (tmp_path / "raw/eurosat/2750/Forest/Forest_1.jpg").write_bytes(b"x")
-    with pytest.raises(ValueError, match=r"differs from what eurosat publishes: 1 left out, the first: .*Forest_1.jpg"):
+    with pytest.raises(ValueError, match=r"differs from the published eurosat: 1 left out, the first: .*Forest_1.jpg"):
         ingest(tmp_path / "raw", tmp_path / "out", "eurosat")
     assert not (tmp_path / "out").exists()
 
@@ -324,7 +324,7 @@ def test_main__an_object_store_as_images_and_as_tars_until_it_changes(
     assert pixels[:, 0, 0, 0].tolist() == [0, 40, 20, 60]
     streams.tar(tmp_path / "t.tar", *streams.samples(0, 6))
     object_store.put(str(tmp_path / "t.tar"), "pictures/shoes/t.tar")
-    with pytest.raises(ValueError, match=r"s3://pictures/shoes is no longer what .*shoes\.json says"):
+    with pytest.raises(ValueError, match=r"s3://pictures/shoes no longer agrees with .*shoes\.json"):
         ingest(listing, tmp_path / "b", "remote")
     listing.write_text(place.text_of(place.remote("s3://pictures/shoes")))
     _, rows, _, _ = ingest(listing, tmp_path / "b", "remote")

@@ -135,7 +135,7 @@ def taken_over(before: File | None, maker: Maker, images: Images, states: dict[s
     stored = list(zip(before.paths(), before.text("state"), before.text("sha256"), strict=True))
     rows = [row for row in stored if row[0] in states]
     if gone := len(stored) - len(rows):
-        log.warning("embed: drops %s, whose files are gone", counted(gone, "image"))
+        log.warning("embed: drops %s without a file", counted(gone, "image"))
     # In another folder a file may be another one of the same state.
     is_here = before.facts.root == images.root
     same = {path for path, state, _ in rows if is_here and states[path] == state}

@@ -39,7 +39,7 @@ def smooth_file(
     if output.suffix not in (".npy", ".parquet"):
         raise ValueError(f"{output} ends in neither .npy nor .parquet: name one of these")
     if output.exists() and source.exists() and output.samefile(source):
-        raise ValueError(f"{output} is what is read, and would lose the vectors as they were: name another file")
+        raise ValueError(f"{output} is the input, and would lose its vectors: name another file")
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent} is not a folder: make it, or choose another")
     # Opened before the work, which is long: the folder may be one that nothing can be written to.
@@ -72,7 +72,7 @@ def read(source: Path, column: str | None = None, paths: Path | None = None) -> 
         columns = {"path": names} if names is not None else {}
         return Vectors(rows, pa.table(columns | {COLUMN: lists(rows)}))
     if paths is not None:
-        raise ValueError(f"{source} is a table, whose rows name their images themselves: --paths is for an array")
+        raise ValueError(f"{source} is a table with names of its own: --paths is for an array")
     with reading(source, READABLE):
         # `read_table` takes a folder of parts, too, but no column that is there twice.
         table = pq.read_table(source) if source.is_dir() else pq.ParquetFile(source).read()

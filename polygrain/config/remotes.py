@@ -30,5 +30,5 @@ def renew(folder: Path) -> list[str]:
         if text != file.read_text(encoding="utf-8"):
             with drafted(file) as draft:
                 draft.write_text(text, encoding="utf-8")
-            lines.append(f"{name}: {url} has changed, and what depends on it runs again")
+            lines.append(f"{name}: {url} has changed: its stages run again")
     return lines

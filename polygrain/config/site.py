@@ -28,7 +28,7 @@ def keep_site(root: Path) -> None:
     site.mkdir(exist_ok=True)
     is_outside = not site.is_relative_to(root.resolve())
     if is_outside and (site.is_symlink() or site.stat().st_uid != os.getuid()):
-        raise ValueError(f"{site} is not yours, and DVC would unpickle what is in it: remove it")
+        raise ValueError(f"{site} is not yours, and DVC would unpickle its files: remove it")
     site.chmod(0o700)  # DVC would let everybody write there
     try:
         config = ConfigObj(str(file), encoding="utf-8")

@@ -62,7 +62,7 @@ class Stored:
         here, wanted = self.facts, {"digest": backbone_digest(model), "side": model.config.side}
         if {key: here[key] for key in wanted} != wanted or here["blocks"] < count:
             raise ValueError(
-                f"what `{self.stage}` stored is of encoder {here['digest']} at {here['side']} px, {here['blocks']} "
+                f"the outputs of `{self.stage}` are of encoder {here['digest']} at {here['side']} px, {here['blocks']} "
                 f"blocks; {wanted['digest']} at {wanted['side']} px, {count} blocks, is expected: "
                 f"run `dvc repro {self.stage}`"
             )

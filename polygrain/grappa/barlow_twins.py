@@ -79,7 +79,7 @@ def first_neighbours(graph: np.ndarray, count: int) -> Tensor:
     if count > graph.shape[1]:
         raise ValueError(
             f"partners are to be drawn from {count} neighbours, the graph has {graph.shape[1]} of each image: "
-            f"set knn_graph.neighbours to {count} or more, or lower `neighbours` of what trains"
+            f"set knn_graph.neighbours to {count} or more, or lower `neighbours` of the fusion"
         )
     return torch.from_numpy(graph[:, :count])
 

@@ -96,7 +96,7 @@ def from_disk(request: Request, path: Path) -> dict[str, Any]:
         if request.architecture:
             raise ValueError(f"--architecture is {request.architecture}, but the config.json of {path} says it")
         if not is_hub(path) and request.side:
-            raise ValueError(f"--side is {request.side}, but the encoder in {path} says itself what it sees")
+            raise ValueError(f"--side is {request.side}, but the encoder in {path} has a side of its own")
         return {"source": "folder", "path": str(path), "architecture": None}
     if not request.architecture:
         raise ValueError(

@@ -134,7 +134,7 @@ def test_is_told__no_hints_nor_warnings_of_folders_that_are_empty(folder, tmp_pa
 
 
 def test_ConfirmRemoveError__names_the_folder_and_what_to_do(folder):
-    with pytest.raises(ValueError, match="holds what no run has recorded: delete"), dvc_api.opened(folder):
+    with pytest.raises(ValueError, match="holds files that no run has recorded: delete"), dvc_api.opened(folder):
         raise ConfirmRemoveError("/some where")
 
 

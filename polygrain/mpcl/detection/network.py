@@ -21,7 +21,7 @@ def build(folder: Path, classes: int, proposals: int, **sizes: Any) -> FasterRCN
     encoder = trainable.load(folder)
     resnet, config = encoder.backbone, encoder.config
     if not isinstance(encoder.backbone, ResNet):
-        raise ValueError(f"{config.architecture!r} is no ResNet, whose four groups a C4 detector wants")
+        raise ValueError(f"{config.architecture!r} is no ResNet: a C4 detector needs its four groups")
     trunk = nn.Sequential(*list(resnet.children())[:7])  # its stem of four, layer1, layer2, layer3
     trunk.out_channels, wide = resnet.feature_info[3]["num_chs"], resnet.num_features
     return FasterRCNN(

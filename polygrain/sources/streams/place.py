@@ -167,5 +167,5 @@ def require_unchanged(listing: Path, place: Location) -> None:
     """ValueError if the listing file differs from the place that was just listed."""
     if listing.read_text(encoding="utf-8") != text_of(place):
         raise ValueError(
-            f"{place.root} is no longer what {listing} says: `polygrain run` lists it again, and reruns what needs it"
+            f"{place.root} no longer agrees with {listing}: `polygrain run` lists it again, and reruns its stages"
         )

@@ -26,7 +26,7 @@ def test_renew__leaves_alone_what_is_the_same(listed, tmp_path):
 def test_renew__another_name_size_or_tag_is_another_listing(listed, tmp_path):
     for change in (File("a.png", 2, "etag"), File("b.png", 2, "etag"), File("b.png", 2, "other")):
         listed[0] = change
-        assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed, and what depends on it runs again"]
+        assert renew(tmp_path) == ["shoes: s3://pictures/shoes has changed: its stages run again"]
         assert renew(tmp_path) == []
 
 

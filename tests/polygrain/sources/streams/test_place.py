@@ -67,7 +67,7 @@ def test_remote__is_what_its_listing_says_or_refused(tmp_path, object_store, mon
     assert values | {"sha256": ""} == {"url": "s3://pictures/x", "files": 2, "bytes": 3, "sha256": ""}
     assert place.listed(listing).digest == location.digest
     object_store.pipe("pictures/x/a.png", b"2")  # of the same size
-    with pytest.raises(ValueError, match=r"s3://pictures/x is no longer what .*x\.json says"):
+    with pytest.raises(ValueError, match=r"s3://pictures/x no longer agrees with .*x\.json"):
         place.listed(listing)
     object_store.rm("pictures/x/a.png")
     with pytest.raises(ValueError, match=r"a\.png cannot be read"):
