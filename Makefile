@@ -17,7 +17,9 @@ PAPERS := gsp mpcl tll
 OF_PAPERS := $(foreach paper,$(PAPERS),tests/polygrain/$(paper) $(wildcard tests/test_$(paper)_*.py))
 # What their tests read besides their own room.
 SHARED := $(filter-out $(PAPERS:%=polygrain/%) polygrain/app polygrain/cli polygrain/findings polygrain/new,$(wildcard polygrain/*)) \
-	stages profiles encoders tests/helpers tests/conftest.py *.yaml pyproject.toml requirements.lock
+	stages pipeline profiles encoders tests/helpers tests/oracles tests/conftest.py tests/polygrain/conftest.py *.yaml \
+	pyproject.toml .venv/ready
+MARK ?= not slow
 
 .PHONY: install repro test test-slow stages library pipeline $(PAPERS) lint docs graph bench lock clean
 install: .venv/ready
@@ -44,9 +46,9 @@ stages:
 	@$(call tested,tests --ignore=tests/polygrain --ignore=tests/pipeline $(WITHOUT))
 $(PAPERS): FILES = $(filter tests/polygrain/$@ tests/test_$@_%,$(OF_PAPERS))
 $(PAPERS): PASSED = .work/tested/$@
-$(PAPERS):
+$(PAPERS): install
 	@mkdir -p .work/tested && touch $(PASSED).begun
-	@if [ -e $(PASSED) ] && [ -z "$$(find $(SHARED) polygrain/$@ $(FILES) -type f ! -name '*.pyc' -newer $(PASSED))" ]; \
+	@if [ -e $(PASSED) ] && [ -z "$$(find $(SHARED) polygrain/$@ $(FILES) ! -path '*__pycache__*' -newer $(PASSED))" ]; \
 	then echo 'skipped: the tests of $@, since nothing that they read has changed'; \
 	else $(call tested,$(FILES)) && mv $(PASSED).begun $(PASSED); fi
 lint: install

@@ -22,7 +22,7 @@ from dvc.repo import Repo
 from dvc.stage import Stage
 from dvc.stage.cache import StageCache
 from dvc.ui import ui
-from dvc.utils.serialize import dumps_yaml, modify_yaml, parse_yaml
+from dvc.utils.serialize import YAMLError, dumps_yaml, modify_yaml, parse_yaml
 
 from polygrain.runner import inputs
 
@@ -77,15 +77,17 @@ def modified_lock(path: str, fs: Any = None) -> Iterator[dict[str, Any]]:
     data = parse_yaml(text, path) if text else {}
     before = dict(data.get("stages") or {})
     yield data
-    known = dict(zip(before, re.split(r"(?m)^(?=  \S)", text)[1:], strict=False))
-    if data.keys() != {"schema", "stages"} or len(known) != len(before) or "&id" in text:  # an anchor serves all stages
-        known = {}
-    rest = {key: value for key, value in data.items() if key != "stages"}
-    parts = [dumps_yaml(rest), "stages:\n"]
+    blocks = re.split(r"(?m)^(?=  \S)", text)[1:]
+    is_usual = len(blocks) == len(before) and "&id" not in text  # an anchor serves all stages
+    known = dict(zip(before, blocks, strict=True)) if is_usual else {}
+    parts = [dumps_yaml({key: value for key, value in data.items() if key != "stages"}), "stages:\n"]
     for name, entry in data["stages"].items():
         is_same = name in known and entry == before[name]
         parts.append(known[name] if is_same else dumps_yaml({"stages": {name: unshared(entry)}}).partition("\n")[2])
-    file.write_text("".join(parts), encoding="utf-8")
+    made, is_right = "".join(parts), False
+    with suppress(YAMLError):  # a file that someone has edited
+        is_right = parse_yaml(made, path) == data
+    file.write_text(made if is_right else dumps_yaml(unshared(data)), encoding="utf-8")
 
 
 def unshared(value: Any) -> Any:

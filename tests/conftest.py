@@ -1,6 +1,7 @@
 """Shapes in signatures are checked while tests run, and only then (it costs nothing in production)."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +21,8 @@ from jaxtyping import install_import_hook
 
 hook = install_import_hook(["stages", "polygrain"], "beartype.beartype")
 
-# Seconds of CPU. Three times as many pass: a machine may be slow or busy, and a first test imports.
-TEST, FILE = 1, 5
+# Seconds of CPU. Five times as many pass, since a machine may be slow or busy; a test that imports much is not counted.
+TEST, FILE, SLACK, MODULES = 1, 5, 5, 20
 SPENT: Counter[Path] = Counter()
 
 
@@ -34,13 +35,14 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a test that is not marked slow where it takes too long, or its file does."""
-    before = sum(os.times()[:4])  # with what processes took that have been awaited
+    before, modules = sum(os.times()[:4]), len(sys.modules)  # with processes that have been awaited
     yield
-    if not item.get_closest_marker("slow") and "TEST_ON" not in os.environ:
+    is_counted = len(sys.modules) - modules < MODULES and "TEST_ON" not in os.environ
+    if is_counted and not item.get_closest_marker("slow"):
         spent = sum(os.times()[:4]) - before
         SPENT[item.path] += spent
         for name, seconds, allowed in ((item.name, spent, TEST), (item.path.name, SPENT[item.path], FILE)):
-            if seconds - spent <= 3 * allowed < seconds:  # a file is told once
+            if seconds - spent <= SLACK * allowed < seconds:  # a file is told once
                 pytest.fail(f"{name} took {seconds:.1f} s of CPU, {allowed} allowed: make it smaller, or mark it slow")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from polygrain.grappa import twins
+from polygrain.grappa import barlow_twins as grappa
 from polygrain.losses.barlow_twins import barlow_twins
 from polygrain.mpcl.pretraining.barlow_twins import BarlowTwins, BarlowTwinsParams
 from polygrain.mpcl.pretraining.heads import build_projectors
@@ -44,12 +44,12 @@ def part(oracle, name):
 
 
 def test_build_optimizer__steps_as_the_reference(oracle):
-    projector = twins.build_projector(6, [16, 8])
+    projector = grappa.build_projector(6, [16, 8])
     starts = part(oracle, "start")
     assert starts.keys() == dict(projector.named_parameters()).keys()
     projector.load_state_dict(projector.state_dict() | starts)
-    settings = twins.Pairs(**pairs(batch=256, learning_rate=0.5, weight_decay=0.0))
-    optimizer, losses = twins.build_optimizer(projector, settings), []
+    settings = grappa.Pairs(**pairs(batch=256, learning_rate=0.5, weight_decay=0.0))
+    optimizer, losses = grappa.build_optimizer(projector, settings), []
     for _ in range(5):
         loss = 0.024 * barlow_twins(projector(oracle["first"]), projector(oracle["second"]), 0.0051)
         optimizer.zero_grad()

@@ -81,6 +81,7 @@ def test_parsed_once__again_after_a_change(tmp_path):
     load = dvc_command.parsed_once(lambda path, fs: calls.append(path) or Path(path).read_text())
     for text in ("a: 1", "a: 2", "a: 22"):
         file.write_text(text)
+        os.utime(file, ns=(0, len(read)))  # two writes may fall into one tick of the clock
         read += [load(str(file), None), load(str(file), None)]
     assert read == ["a: 1", "a: 1", "a: 2", "a: 2", "a: 22", "a: 22"] and len(calls) == 3
 
@@ -90,7 +91,24 @@ ENTRIES = {name: {"cmd": f"{name} " * 40, "params": SHARED} for name in ("one", 
 LOCK = {"schema": "2.0", "stages": ENTRIES}
 
 
-@pytest.mark.parametrize("before", [{}, {"schema": "2.0", "stages": {}}, LOCK, LOCK | {"datasets": []}], ids=len)
+# As DVC writes it, and as someone may have left it.
+TEXT = dumps_yaml({"schema": "2.0", "stages": {name: {"cmd": name} for name in ENTRIES}})
+EDITED = {
+    "empty": "",
+    "no stage": dumps_yaml({"schema": "2.0", "stages": {}}),
+    "anchors": dumps_yaml(LOCK),
+    "data sets": dumps_yaml(LOCK | {"datasets": []}),
+    "plain": TEXT,
+    "no end of line": TEXT.rstrip(),
+    "schema last": TEXT.partition("\n")[2] + "schema: '2.0'\n",
+    "end of document": TEXT + "...\n",
+    "comment": TEXT.replace("stages:\n", "stages:\n  # why\n"),
+    "comment between": TEXT.replace("  three:\n", "  # why\n  three:\n"),
+    "indented": TEXT.replace("\n  ", "\n    "),
+}
+
+
+@pytest.mark.parametrize("before", EDITED)
 @pytest.mark.parametrize(
     "change", [{"one": ENTRIES["one"]}, {"a@2": {"cmd": "new"}}, {"four": ENTRIES["one"]}], ids=len
 )
@@ -98,7 +116,7 @@ def test_modified_lock__as_dvc_writes_it(before, change, tmp_path):
     """But without anchors; twice the same, and what has not changed keeps its text."""
     texts = []
     for modify in (dvc_command.modify_yaml, dvc_command.modified_lock, dvc_command.modified_lock):
-        (tmp_path / "dvc.lock").write_text(dumps_yaml(before) if before else "")
+        (tmp_path / "dvc.lock").write_text(EDITED[before])
         for _ in range(2):
             with modify(tmp_path / "dvc.lock") as data:
                 data.setdefault("schema", "2.0")

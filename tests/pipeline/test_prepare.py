@@ -37,7 +37,7 @@ def write(tmp_path, values):
     [
         ("adaptor.epochs", 0, r"adaptor.epochs: .*greater than or equal to 1 \(got 0\)"),
         ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key"),
-        ("tasks.digits.source", "web", "tasks.digits.source: .*'splits', 'tars', 'parquet', 'remote'"),
+        ("tasks.digits.source", "web", "tasks.digits.source: .*'remote', 'splits', 'tars'"),
         ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
         ("paths.digits", "no/where", "paths.digits: no/where does not exist"),
         ("paths.digits", "it's", "paths.digits: it's has a quote"),

@@ -10,8 +10,9 @@ import pytest
 from polygrain.report import page
 from tests.helpers import driven
 
-PAGES = [file for file in page.LIBRARY.rglob("*.html.j2") if file.with_suffix("").with_suffix(".md.j2").exists()]
 TEMPLATES = list(page.LIBRARY.rglob("*.j2"))
+TABLES = {file.with_suffix("").with_suffix(".html.j2") for file in TEMPLATES if file.name.endswith(".md.j2")}
+PAGES = sorted(file for file in TABLES.intersection(TEMPLATES) if file.parent.name != "sections")
 
 
 def named(file: Path) -> str:

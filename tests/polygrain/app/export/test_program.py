@@ -9,9 +9,8 @@ from polygrain.app.export.agreement import MOST, difference
 from polygrain.app.export.program import scaling, trace
 from polygrain.app.export.targets import TARGETS, torch_export
 from polygrain.collection.postprocessing import Comparison
-from polygrain.encoder import Model
+from polygrain.encoder import Model, networks
 from polygrain.encoder.config import AdaptorConfig, Config
-from polygrain.encoder.networks import is_dynamic
 
 ADAPTORS = {n: AdaptorConfig(names=["a", "b"][:n], width=4, fusion=f) for n, f in ((1, "average"), (2, "attention"))}
 MEAN = AdaptorConfig(names=["a", "b"], width=4, fusion="average")
@@ -76,7 +75,9 @@ def torch_module(graph):
 
 def test_trace__asks_timm_nothing_while_torch_looks_on():
     """A first question whether a network resizes its position embeddings would build one, which torch cannot trace."""
-    is_dynamic.cache_clear()
+    networks.built_on_meta.cache_clear()
+    networks.traced.cache_clear()
+    networks.foldable.cache_clear()
     trace(drawn("vit_tiny_patch16_224", 32, VIT), False)
 
 
