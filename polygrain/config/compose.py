@@ -35,8 +35,9 @@ from polygrain.store.drafts import drafted
 MADE = re.compile("data/(?!raw/)")
 CONFLICT = re.compile("^(<{7} |>{7} )", re.MULTILINE)
 NAME = re.compile(r"^([\w.-]+):", re.MULTILINE)
-# Lists that profiles of before have, and the sections of their stages.
+# Removed lists, each with the section of its stage.
 GONE = {"distillations": "distillation", "teachers": "teacher"}
+FROM_GONE = re.compile(f"'((?:{'|'.join(GONE.values())})(?:[.]\\w+)*)'")
 HEADER = "# Composed from {} over params.yaml. Change those: `polygrain run --profile {}` writes this file anew.\n"
 GRAPH_HEADER = "# What the values beside this file use of ../../dvc.yaml: change those. Commands write it anew.\n"
 
@@ -147,28 +148,20 @@ def moved(values: Any, origin: Path, profile: Path, section: str = "") -> Any:
     return result
 
 
-def without_gone(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """A profile's values without the stages that are gone; ValueError where it lists items of one."""
-    for title in GONE:
-        if values.get(title):
-            raise ValueError(f"{file} has {title}, and their stage is gone: remove them, and their rows from models")
-    # `polygrain new` wrote the reference of the choice as that of another section.
-    choice, target = values.get("choice"), (values.get("distillation") or {}).get("target", {})
-    if isinstance(choice, dict) and choice.get("reference") == "${distillation.target}":
-        values["choice"] = choice | {"reference": target}
-    return {key: value for key, value in values.items() if key not in (*GONE, *GONE.values())}
-
-
 def compose(profile: Path) -> dict[str, Any]:
     """The values of a profile; ValueError says what is wrong with a values.yaml."""
     profile = profile.resolve()
     root = profile.parent.parent
     values = moved(read_params(root / "params.yaml"), root, profile)
     values |= {name: type(values[name])() for name in lists.BRANCHES if name in values}
+    # `polygrain new` wrote the choice's reference as `${distillation.target}`, which the root had equal to its own.
+    values["distillation"] = {"target": (values.get("choice") or {}).get("reference", {})}
     inherited = lists.names_in(values.get("models"))
     for file, above in layers(profile):
+        for name in filter(above.get, GONE):
+            raise ValueError(f"{file} has {name}, and their stage is gone: remove them, and their rows from models")
         replaced, extended = (above.pop(key, []) for key in ("replace", "extend"))
-        above = lists.divided(without_gone(file, above))
+        above = lists.divided(above)
         extended = [*extended, *(["paths"] if "tasks" in extended else [])]
         for name in replaced:
             values = without(values, name)
@@ -182,8 +175,11 @@ def compose(profile: Path) -> dict[str, Any]:
     try:
         values = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.create(values), resolve=True))
     except OmegaConfBaseException as error:
+        if gone := FROM_GONE.search(str(error)):
+            raise ValueError(f"{source(profile)} takes ${{{gone[1]}}}, whose stage is gone: write the value") from error
         raise ValueError(f"{source(profile)}: {error}") from error
-    values.pop("vars", None)
+    for name in ("vars", *GONE, *GONE.values()):
+        values.pop(name, None)
     return lists.with_folders(values, inherited)
 
 

@@ -122,13 +122,21 @@ def test_compose__trains_on_all_of_its_own_granularities_unless_it_says_on_which
     assert composed(profiles, "from: b\ngranularities: [8]\n", a=a, b=b)["adaptors"] == {"k8": "adaptor/k8"}
 
 
-def test_compose__profiles_of_before_lose_the_stages_that_are_gone(profiles):
-    text = "distillations: []\nteachers: {}\nteacher: {look: {}}\nchoice: {reference: '${distillation.target}'}\n"
-    made = composed(profiles, text + "distillation: {epochs: 8, target: {mirrored: true}}\n")
-    assert made["choice"] == {"reference": {"mirrored": True}} and not made.keys() & {
-        *compose.GONE,
-        *compose.GONE.values(),
-    }
+@pytest.mark.parametrize(
+    ("target", "base", "expected"),
+    [
+        ("", "", {"blocks": 4, "mirrored": False}),
+        ("distillation: {epochs: 8, target: {mirrored: true}}\n", "", {"blocks": 4, "mirrored": True}),
+        ("", "distillation: {target: {mirrored: true}}\n", {"blocks": 4, "mirrored": True}),
+        ("replace: [teacher, distillation.augmentation]\nextend: [teachers]\n", "", {"blocks": 4, "mirrored": False}),
+    ],
+)
+def test_compose__profiles_of_before_lose_the_stages_that_are_gone(profiles, target, base, expected):
+    (profiles.parent / "params.yaml").write_text(f"{ROOT}choice: {{reference: {{blocks: 4, mirrored: false}}}}\n")
+    text = "from: base\ndistillations: []\nteachers: {}\nteacher: {look: {}}\n" + target
+    made = composed(profiles, text + "choice: {reference: '${distillation.target}'}\n", base=base)
+    assert made["choice"] == {"reference": expected}
+    assert not made.keys() & {*compose.GONE, *compose.GONE.values()}
 
 
 @pytest.mark.parametrize("value", ["5", "null", "average", "[5]"])
@@ -149,6 +157,7 @@ def test_compose__leaves_a_list_that_is_none_to_the_check(profiles, value):
             "mine/values.yaml has an unsolved merge conflict",
         ),
         ("distillations: [encoder]\n", "mine/values.yaml has distillations, and their stage is gone: remove them"),
+        ("seed: ${teacher.look}\n", r"mine/values.yaml takes \${teacher.look}, whose stage is gone: write the value"),
         ("seed: ${nothing.there}\n", "mine/values.yaml: .*nothing"),
     ],
 )
