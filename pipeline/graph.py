@@ -121,10 +121,11 @@ def causes(stage: Any, entries: Iterable[Any]) -> tuple[str, ...]:
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[str]:
-    """Each value below the key that differs, as `adaptor.epochs 7 -> 3`."""
+    """Each value below the key that differs, as `adaptor.epochs 7 -> 3`; a removed one as `teacher -> gone`."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for name in {**old, **new}:
-            yield from differences(f"{key}.{name}", old.get(name), new.get(name))
+        yield from (f"{key}.{name} -> gone" for name in old if name not in new)
+        for name, value in new.items():
+            yield from differences(f"{key}.{name}", old.get(name), value)
     elif old != new:
         yield f"{key} {old} -> {new}"
 

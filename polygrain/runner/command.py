@@ -37,7 +37,7 @@ def validate(kind: Any, value: object, where: str = "") -> Any:
         lines = []
         for item in error.errors():
             key = ".".join(map(str, [where, *item["loc"]] if where else item["loc"]))
-            message = {"missing": "is missing", "extra_forbidden": "is not a known key"}.get(item["type"])
+            message = {"missing": "is missing", "extra_forbidden": "is not a known key: remove it"}.get(item["type"])
             shown = f" (got {item['input']!r:.200})" if item["loc"] and not message else ""
             message = message or item["msg"].removeprefix("Value error, ")
             lines.append(f"{key + ': ' if key else ''}{message}{shown}")

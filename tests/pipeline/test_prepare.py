@@ -36,7 +36,7 @@ def write(tmp_path, values):
     ("key", "value", "message"),
     [
         ("adaptor.epochs", 0, r"adaptor.epochs: .*greater than or equal to 1 \(got 0\)"),
-        ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key"),
+        ("adaptor.learning_rte", 0.1, "adaptor.learning_rte: is not a known key: remove it"),
         ("tasks.digits.source", "web", "tasks.digits.source: .*'remote', 'splits', 'tars'"),
         ("granularities.k128", "adaptor/k17", "granularities.k128 is 'adaptor/k17'; known here: k128: pseudo_labels"),
         ("paths.digits", "no/where", "paths.digits: no/where does not exist"),
@@ -233,12 +233,13 @@ def test_run__dry_reads_the_values_that_a_run_would_compose(listed, monkeypatch,
     ready("mine")
     toy.run(profile, "dvc", "repro", "-q")
     file = profile / "params.yaml"
-    file.write_text(text := file.read_text().replace("errors: 1", "errors: 48"))
+    file.write_text(text := f"teacher: {{look: {{}}}}\n{file.read_text()}".replace("errors: 1", "errors: 48"))
     for errors, todo in ((1, "0 of 1"), (3, "\n  its command has changed: choice\n  errors 1 -> 3: choice\n")):
         (profile / "values.yaml").write_text(f"gsp_collages: {{}}\nerrors: {errors}\n")
         assert run.main("mine", dry=True) == 0 and file.read_text() == text
         said = capsys.readouterr()
-        assert todo in said.out and said.err.endswith(f"mine/values.yaml makes: errors 48 -> {errors}\n")
+        assert todo in said.out
+        assert said.err.endswith(f"mine/values.yaml makes: teacher -> gone, errors 48 -> {errors}\n")
 
 
 @pytest.mark.parametrize("write", [True, False])
