@@ -19,7 +19,7 @@ MOVED = 0.1
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's settings of the comparison; what is not set is as in an earlier file."""
+    """The user's settings of the comparison; an earlier file gives those that are not set."""
 
     task: str | None = None
     """a task of the model, as which they are compared"""
@@ -31,7 +31,7 @@ class Asked:
     """beside plain rows smoothed ones, where smoothing is chosen"""
 
     def completed(self, maker: Maker, root: Path, before: Facts | None, is_same: bool) -> "Asked":
-        """Completed by an earlier file, if it has the same images, and by the task whose folder `root` is.
+        """These settings, completed by an earlier file of the same images and by the task with the folder `root`.
 
         ValueError for a task that the model does not know.
         """
@@ -45,7 +45,7 @@ class Asked:
         return replace(self, task=task, alike=self.alike or (before.alike if before else None))
 
     def as_task(self, maker: Maker) -> Comparison | None:
-        """The comparison of the task; None where there is none, and where another number is said to be alike."""
+        """The task's comparison; None without a task, and where the user gives another number of images alike."""
         comparison = maker.comparisons.tasks.get(self.task or "")
         return comparison if comparison and self.alike in (None, comparison.alike) else None
 
@@ -63,8 +63,8 @@ class Asked:
     ) -> tuple[Comparison, int]:
         """The comparison of vectors of the model, and the number of vectors from which it was chosen.
 
-        As a task of the model; else as before, until there are twice as many, or at last enough to smooth; else it is
-        chosen from the vectors: centred on their own mean, or on the model's where there are few.
+        It is that of the model's task, or the earlier one until `has_grown`. Else it is chosen from the vectors; few
+        are centred on the model's mean in place of their own.
         """
         count, expected, known = len(vectors), self.as_task(maker), maker.comparisons
         if expected is not None:

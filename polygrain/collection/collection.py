@@ -45,7 +45,7 @@ class Hit(NamedTuple):
 
 
 class Collection:
-    """Rows of unit length, a path for each, and what is known of them; nothing of it changes.
+    """Rows of unit length, a path for each, and their facts; a collection never changes.
 
     `facts` say how the rows are compared, `maker` is the model; `paths` are below `root`.
     """
@@ -68,11 +68,11 @@ class Collection:
         smooth: bool = True,
         batch: int = BATCH,
     ) -> "Collection":
-        """The collection of the images below a folder, or of those that a CSV names, by a model; embeds what is new.
+        """The images below a folder, or named by a CSV, as a collection of a model; new images are embedded.
 
-        It is kept in `file`, a .parquet, or in your cache folder. `alike`: about how many images show the same thing.
-        `task`: one of the model's, as which the images are compared. Both stay as they were said before; `choose`:
-        choose mean, smoothing and task anew. ValueError where no image can be read.
+        `file`: the .parquet to keep it in, by default one in your cache folder. `task`: the model's task by which the
+        images are compared. `alike`: about how many images show the same thing. An earlier file gives both by default;
+        `choose` chooses mean, smoothing and task anew. ValueError where no image can be read.
         """
         if alike is not None and alike < 2:
             raise ValueError(f"alike is {alike}; allowed is 2 or more: about how many images show the same thing")
@@ -179,10 +179,9 @@ class Collection:
         return odd(self.graph)
 
     def update(self, *, choose: bool = False, batch: int = BATCH) -> "Collection":
-        """The collection as its images are now, in the same file: what is new or changed is embedded, what is gone is
-        dropped, and how they are compared is chosen anew where their number has doubled.
+        """The collection of its images as they are now, in the same file; new and changed images alone are embedded.
 
-        ValueError for a collection that `polygrain run` makes.
+        Where their number has doubled, mean and smoothing are chosen anew. ValueError for a collection of the pipeline.
         """
         root, file = self.root or self.images.root, self.file.place
         if not self.facts.images:

@@ -73,7 +73,7 @@ class Facts:
 
     @classmethod
     def decoded(cls, values: Mapping[bytes, bytes], beside: Path, count: int) -> "Facts":
-        """Of the metadata of a file in the folder `beside` with so many rows; ValueError where they do not say it."""
+        """The facts in the metadata of a file of `count` rows in the folder `beside`; ValueError where some lack."""
         given = {name.decode("utf-8", "replace"): value for name, value in values.items()}
         if missing := {"model", "dim", "comparison"} - given.keys():
             raise ValueError(f"its metadata lack {', '.join(sorted(missing))}, as those of an earlier version do")

@@ -21,7 +21,7 @@ from polygrain.store.rectangle import Shape, Unreadable
 
 
 class Listing(NamedTuple):
-    """Images as paths below a folder, and {path: reason} of files left out; `source`: the CSV that names them."""
+    """Images as paths below a folder, and {path: reason} of rejected files; `source`: the CSV of their names."""
 
     root: Path
     paths: list[str]

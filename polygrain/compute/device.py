@@ -71,7 +71,7 @@ def best() -> torch.device:
 
 
 def keep_memory() -> None:
-    """Has glibc keep what this process frees, which a training step asks for again; nothing happens elsewhere.
+    """Has glibc keep freed memory for the next training step; other C libraries stay as they are.
 
     Else every array of 32 MiB and more goes back to the system, and the next one is zeroed again page by page.
     """
@@ -82,7 +82,7 @@ def keep_memory() -> None:
 
 
 def sent(values: torch.Tensor, where: torch.device) -> torch.Tensor:
-    """A tensor of the CPU on the device; it does not wait for the device's pending work."""
+    """A copy of a CPU tensor on the device; the call does not wait for pending work of the device."""
     return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
 
 

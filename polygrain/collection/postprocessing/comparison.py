@@ -67,7 +67,7 @@ class Comparison:
     plain = query
 
     def uncentred(self, rows: Rows) -> Rows:
-        """Vectors of a model from what `query` made of them."""
+        """The inverse of `query`: vectors of a model from centred rows."""
         if not self.mean:
             return rows
         mean = np.array(self.mean)
@@ -87,7 +87,7 @@ class Comparison:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Comparison":
-        """ValueError for anything else than what `to_json` gave."""
+        """The comparison in a text of `to_json`; ValueError for any other text."""
         return ADAPTER.validate_json(text)
 
 
