@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from polygrain import Collection
+from polygrain.collection.postprocessing import strength
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.compute.vectors import unit_rows
@@ -185,9 +186,9 @@ def test_main__each_task_is_compared_by_its_own_mean_wherever_it_is_searched(mod
     """The answers of gallery and evaluation are those of vectors less the mean of the searched images."""
     monkeypatch.chdir(tmp_path)
     images = write_images(tmp_path / "images")
-    smoothing = SETTINGS.model_copy(
-        update={"fewest": 12, "neighbours": 4, "depth": 5, "strengths": [0.9], "errors": 99}
-    )
+    for name, value in {"FEWEST_SMOOTHED": 12, "DEPTH": 5, "ERRORS": 99}.items():
+        monkeypatch.setattr(strength, name, value)
+    smoothing = SETTINGS.model_copy(update={"neighbours": 4, "strengths": [0.9]})
     settings = params()
     reads = see(images, models, tmp_path / "seen", settings)
     choice.main(reads, tmp_path / "choice", params=settings, smoothing=smoothing, lists=lists())

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from polygrain.collection.postprocessing import strength
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.diffusion import Smoothing
 from polygrain.collection.postprocessing.strength import SETTINGS
@@ -20,8 +21,17 @@ from stages.evaluation import Params, attention_records, embed_fused, main, raw_
 from tests.helpers.small import TASKS, adapted, lists, write_encoder, write_features, write_images, write_model
 
 PARAMS = Params(whitened_dim=8)
-SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
+SMOOTHING = SETTINGS.model_copy(update={"neighbours": 4})
 NAMES = ["k4", "k8"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_images():
+    """Are enough to smooth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strength, "FEWEST_SMOOTHED", 20)
+        patch.setattr(strength, "DEPTH", 5)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +160,8 @@ def test_raw_pixels__equal_each_image_scaled_and_centred(monkeypatch, side):
 def test_spoken__each_protocol_is_named_and_what_is_not_smoothed_is_not_called_so():
     scores = {"collection": 0.464, "smoothed": 0.5, "metrics": 0.912}
     results = {name: {"dots": {"r_precision": value}} for name, value in scores.items()}
-    for strength, expected in ((0.9, ["50.0", "46.4", "91.2"]), (0.0, ["46.4", "91.2"])):
-        results["smoothing"] = {"dots": {"strength": strength}}
+    for smoothed_by, expected in ((0.9, ["50.0", "46.4", "91.2"]), (0.0, ["46.4", "91.2"])):
+        results["smoothing"] = {"dots": {"strength": smoothed_by}}
         assert re.findall(r"dots ([\d.]+)%", evaluation.spoken(results)) == expected
 
 

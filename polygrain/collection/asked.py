@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from polygrain.collection.file import Facts
 from polygrain.collection.maker import Maker
 from polygrain.collection.postprocessing.comparison import FEWEST_CENTRED, Comparison, choose
-from polygrain.collection.postprocessing.strength import SETTINGS
+from polygrain.collection.postprocessing.strength import FEWEST_SMOOTHED, SETTINGS
 
 log = logging.getLogger(__name__)
 # Length of the mean of centred rows from which a mean taken anew may pay.
@@ -99,4 +99,4 @@ NOTHING = Asked()
 
 def has_grown(before: int, now: int) -> bool:
     """Whether there are twice as many images, or at last enough for a mean of their own, or to smooth them."""
-    return now >= 2 * before or before < FEWEST_CENTRED <= now or before < SETTINGS.fewest <= now
+    return now >= 2 * before or before < FEWEST_CENTRED <= now or before < FEWEST_SMOOTHED <= now

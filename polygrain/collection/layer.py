@@ -17,7 +17,7 @@ from polygrain.collection.file import Facts, File, table_of
 from polygrain.collection.maker import Maker
 from polygrain.collection.postprocessing.comparison import Comparison, directions
 from polygrain.collection.postprocessing.diffusion import linked
-from polygrain.collection.postprocessing.strength import NONE, SETTINGS, choose
+from polygrain.collection.postprocessing.strength import FEWEST_SMOOTHED, NONE, choose
 from polygrain.encoder.model import Model
 from polygrain.fisher.estimator import ClusterWhitening, load, save
 from polygrain.fisher.split_half import DEPTH, agreements
@@ -83,8 +83,8 @@ def learn(vectors: np.ndarray | Tensor, names: Iterable[object] | None, alike: i
     n, paths = len(rows), named(names, len(rows))
     if alike is not None and alike < 2:
         raise ValueError(f"alike is {alike}; allowed is 2 or more: about how many vectors show the same thing")
-    if n < SETTINGS.fewest:
-        log.info("the %d vectors stay as they are: learning needs %d or more", n, SETTINGS.fewest)
+    if n < FEWEST_SMOOTHED:
+        log.info("the %d vectors stay as they are: learning needs %d or more", n, FEWEST_SMOOTHED)
         layer = ClusterWhitening().fit(rows[:1])  # of one row it learns nothing
     else:
         layer, chosen = ClusterWhitening(alike).fit(rows), choose(rows, alike=alike)

@@ -3,11 +3,11 @@
 The principal axes of the embeddings are split into two halves: independent views of the same images.
 Some images are taken out as queries. Each half alone smooths the others by its own graph, and searches them. Answers
 that both halves give come from the images; a smoothing that spreads the mistakes of one half makes the answers differ.
-The **agreement** of a smoothing is the share of the `depth` nearest by one half that are among the nearest by the
+The **agreement** of a smoothing is the share of the `DEPTH` nearest by one half that are among the nearest by the
 other. Among the smoothings as good as the best, the strongest is taken: most collections gain by more.
 
 If it is known how many images are alike, that number is the depth, and graphs of several sizes up to it are compared;
-below `FEWEST_ALIKE` nothing is smoothed. Otherwise the depth is `depth`, the graph has `neighbours`, and a smoothing
+below `FEWEST_ALIKE` nothing is smoothed. Otherwise the depth is `DEPTH`, the graph has `neighbours`, and a smoothing
 that loses agreement among the nearest `guard` is excluded: it may suit broad classes and lose groups of six images.
 
 Of a large collection whole neighbourhoods are compared: a random sample would have fewer images of each kind.
@@ -15,7 +15,7 @@ Of a large collection whole neighbourhoods are compared: a random sample would h
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -27,6 +27,12 @@ from polygrain.compute.vectors import unit_rows
 from polygrain.config.schema import Count, Section
 from polygrain.retrieval.neighbours import nearest
 
+# With fewer images nothing is smoothed.
+FEWEST_SMOOTHED = 100
+# Nearest images that are compared, at most a fifth of them.
+DEPTH = 100
+# Standard errors within which smoothings count as equal.
+ERRORS = 2.0
 # Rows compared at most. Larger collections are sampled: the neighbourhoods of a few drawn rows.
 MOST_ROWS, CENTRES = 10_000, 5
 # At most a fifth of the rows are queries, and a fifth are their nearest. The draw is repeated.
@@ -49,12 +55,6 @@ class SmoothingSettings(Section):
         min_length=1, max_length=20, description="numbers of neighbours that are compared for a task of `choice.alike`"
     )
     guard: Count = Field(description="nearest images on which smoothing may not lower the agreement, for other tasks")
-    depth: ClassVar[int] = 100
-    """Nearest images that are compared, at most a fifth of them."""
-    fewest: ClassVar[int] = 100
-    """With fewer images nothing is smoothed."""
-    errors: ClassVar[float] = 2.0
-    """Standard errors within which smoothings count as equal."""
 
 
 # Of vectors, and of a folder that is no task. params.yaml has the same for tasks, where they can be changed.
@@ -83,8 +83,8 @@ def choose(
     `alike`: about how many rows show the same thing, if known.
     """
     n = len(vectors)
-    if n < settings.fewest:
-        return Chosen(NONE, f"there are {n} images, and smoothing needs {settings.fewest} or more")
+    if n < FEWEST_SMOOTHED:
+        return Chosen(NONE, f"there are {n} images, and smoothing needs {FEWEST_SMOOTHED} or more")
     if alike and alike < FEWEST_ALIKE:
         return Chosen(NONE, f"{alike} images show the same thing, and smoothing needs {FEWEST_ALIKE} or more")
     generator = np.random.default_rng(seed)
@@ -93,17 +93,17 @@ def choose(
     if alike:
         # Neighbours beyond the size of a group are of other kinds.
         counts = [count for count in settings.graphs if count <= alike] or [min(settings.graphs)]
-    depths = [alike] if alike else [settings.depth, settings.guard]
+    depths = [alike] if alike else [DEPTH, settings.guard]
     parts = []
     for _ in range(DRAWS):
         rows = neighbourhoods(vectors, settings.queries, generator)
         parts.append(compare(deal(vectors[rows], axes), settings, counts, depths))
     shares = {one: np.concatenate([part[one] for part in parts], 1) for one in parts[0]}
-    unsmoothed, errors = next(iter(shares.values())), settings.errors
+    unsmoothed = next(iter(shares.values()))
     # At the last depth: the guard's, where one is compared.
-    safe = {one: of[0] for one, of in shares.items() if alike or differs(unsmoothed[-1] - of[-1]) <= errors}
+    safe = {one: of[0] for one, of in shares.items() if alike or differs(unsmoothed[-1] - of[-1]) <= ERRORS}
     best = max(safe, key=lambda one: safe[one].mean())
-    near = [one for one, values in safe.items() if differs(safe[best] - values) <= errors]
+    near = [one for one, values in safe.items() if differs(safe[best] - values) <= ERRORS]
     chosen = max(near, key=lambda one: (one.strength, -one.neighbours))
     plain, reached = (100 * shares[one][0].mean() for one in (next(iter(shares)), chosen))
     measure = f"two halves of each vector agree on {plain:.1f} % of the nearest images"
@@ -111,7 +111,7 @@ def choose(
         why = f"{measure}, and no smoothing raises that"
         return Chosen(NONE, why if alike else f"{why}. {SHARPER}")
     why = (
-        f"{measure}, and on {reached:.1f} % when smoothed; no stronger smoothing comes within {errors:g} standard "
+        f"{measure}, and on {reached:.1f} % when smoothed; no stronger smoothing comes within {ERRORS:g} standard "
         "errors of the best"
     )
     return Chosen(chosen, why)
@@ -152,7 +152,7 @@ def compare(
     asked = min(settings.queries, len(halves[0]) // SHARE)
     searched = len(halves[0]) - asked
     counts = sorted({min(count, searched - 1) for count in counts})
-    depths = [max(1, min(depth, settings.depth, searched // SHARE)) for depth in depths]
+    depths = [max(1, min(depth, DEPTH, searched // SHARE)) for depth in depths]
     tried = [Smoothing(0.0, counts[0])]
     tried += [Smoothing(one, count) for count in counts for one in dict.fromkeys(settings.strengths) if one]
     answers = [answered(half[:asked], half[asked:], tried, max(depths)) for half in halves]

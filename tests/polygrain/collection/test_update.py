@@ -22,7 +22,7 @@ from polygrain.collection.postprocessing import comparison as comparing
 from polygrain.collection.postprocessing.comparison import Comparison
 from polygrain.collection.postprocessing.comparisons import Comparisons
 from polygrain.collection.postprocessing.diffusion import Smoothing
-from polygrain.collection.postprocessing.strength import SETTINGS, Chosen
+from polygrain.collection.postprocessing.strength import Chosen
 from polygrain.collection.update import rejected_file, update
 from polygrain.compute.vectors import unit_rows
 from polygrain.encoder.model import Model
@@ -128,7 +128,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 
     for module in (asking, comparing):
         monkeypatch.setattr(module, "FEWEST_CENTRED", 24)
-    monkeypatch.setattr(asking, "SETTINGS", SETTINGS.model_copy(update={"fewest": 24}))
+    monkeypatch.setattr(asking, "FEWEST_SMOOTHED", 24)
     monkeypatch.setattr(comparing.strength, "choose", choose)
     return asked
 

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
 
+from polygrain.collection.postprocessing import strength
 from polygrain.collection.postprocessing.strength import SETTINGS
 from polygrain.findings import runs
 from polygrain.store.image_table import read_table
@@ -15,7 +16,16 @@ from tests.helpers.small import TASKS, lists, write_encoder, write_features, wri
 
 MEASURES = {"r_precision": "Rprec", "map_at_r": "map", "recall_at_1": "success_1"}
 PARAMS = evaluation.Params(whitened_dim=8)
-SMOOTHING = SETTINGS.model_copy(update={"fewest": 20, "neighbours": 4, "depth": 5})
+SMOOTHING = SETTINGS.model_copy(update={"neighbours": 4})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_images():
+    """Are enough to smooth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strength, "FEWEST_SMOOTHED", 20)
+        patch.setattr(strength, "DEPTH", 5)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from polygrain.collection.postprocessing.strength import SETTINGS, axes_of, choo
 from polygrain.compute.vectors import unit_rows
 from tests.polygrain.collection.postprocessing.test_diffusion import plain_smoothed, plain_weights
 
-FEW = SETTINGS.model_copy(update={"queries": 8, "depth": 6, "neighbours": 5, "fewest": 10, "strengths": [0.8]})
+FEW = SETTINGS.model_copy(update={"queries": 8, "neighbours": 5, "strengths": [0.8]})
 
 
 def clusters(classes=6, per_class=30, dim=24, spread=0.25, seed=0):
@@ -114,8 +114,9 @@ def test_deal__halves_share_no_axis_and_are_half_whitened():
         np.testing.assert_allclose(np.abs(half), np.abs(unit_rows(turned[:, start::2])), atol=1e-3)
 
 
-def test_choose__the_fewest_images_that_are_allowed():
-    assert "needs" not in choose(clusters(2, 3), SETTINGS.model_copy(update={"fewest": 6})).why
+def test_choose__the_fewest_images_that_are_allowed(monkeypatch):
+    monkeypatch.setattr(strength, "FEWEST_SMOOTHED", 6)
+    assert "needs" not in choose(clusters(2, 3), SETTINGS).why
 
 
 def test_choose__the_strongest_of_equals(monkeypatch):
@@ -123,7 +124,8 @@ def test_choose__the_strongest_of_equals(monkeypatch):
     known = {Smoothing(strength, 5): np.array([of, of]) for strength, of in shares.items()}
     monkeypatch.setattr(strength, "compare", lambda *_: known)
     assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.9, 5)
-    assert choose(clusters(), SETTINGS.model_copy(update={"errors": 0.0})).smoothing == Smoothing(0.5, 5)
+    monkeypatch.setattr(strength, "ERRORS", 0.0)
+    assert choose(clusters(), SETTINGS).smoothing == Smoothing(0.5, 5)
 
 
 def test_choose__where_no_smoothing_gains_it_says_so_and_what_would_tell_more(monkeypatch):
