@@ -126,7 +126,7 @@ def fetch(folder: Path, url: str | None, targets: Iterable[str] = ()) -> str:
     if named := [name for name, (is_named, _) in left.items() if is_named]:
         told.append(f"With the result that dvc.lock names, of other inputs or values than here: {', '.join(named)}.")
     if lacking := [name for name, (is_named, _) in left.items() if not is_named]:
-        rest = f"`polygrain run` runs the rest; no results for these inputs are shared: {', '.join(lacking)}"
+        rest = f"`polygrain run` runs the rest; their results for these inputs are not shared: {', '.join(lacking)}"
         raise ValueError(" ".join([*told, rest]))
     return " ".join(told)
 
