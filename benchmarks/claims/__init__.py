@@ -1,0 +1,1 @@
+"""The papers' conclusions as records, and their verdicts, which are computed from kept numbers."""
