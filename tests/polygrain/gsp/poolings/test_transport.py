@@ -45,6 +45,17 @@ def bisected(cost: Tensor, mu: float, epsilon: float) -> tuple[Tensor, Tensor]:
     return (1 - share) / a.shape[-1], scores.softmax(-2) * share[..., None, :] / a.shape[-1]
 
 
+def iterated(cost: Tensor, mu: float, epsilon: float, iterations: int) -> tuple[Tensor, Tensor]:
+    """(rho, pi) by the paper's iteration from t = 1 (Prop. 4.2), differentiable through all of it."""
+    n, kernel = cost.shape[-1], (-epsilon * cost).exp()
+    t = torch.ones_like(cost[..., :1, :1])
+    for _ in range(iterations):
+        rho = 1 / (n * (1 + t * kernel.sum(-2, keepdim=True)))
+        pi = t * kernel * rho
+        t = t * mu / pi.sum((-2, -1), keepdim=True)
+    return rho.squeeze(-2), pi
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 5.0, 300.0, 3000.0])
 @pytest.mark.parametrize(("dtype", "bar"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
 def test_weight_transport__equals_bisection_for_any_sharpness(epsilon, dtype, bar):
@@ -55,6 +66,39 @@ def test_weight_transport__equals_bisection_for_any_sharpness(epsilon, dtype, ba
         for ours, exact in zip(result, expected, strict=True):
             assert ours.dtype == dtype
             assert (n / mu * (ours - exact)).abs().max() <= bar
+
+
+@pytest.mark.parametrize(("mu", "steps"), [(0.1, 100), (0.3, 200), (0.7, 800)])
+def test_weight_transport__equals_the_printed_iteration_with_its_gradient(mu, steps, epsilon=5.0):
+    cost = cost_maps("clustered", 8, 49, count=1).requires_grad_()
+    to_rho, to_pi = draw(1, 49, seed=1), draw(1, 8, 49, seed=2)
+    gradients = []
+    for rho, pi in (weight_transport(cost, mu, epsilon), iterated(cost, mu, epsilon, steps)):
+        assert torch.allclose(rho + pi.sum(-2), torch.full_like(rho, 1 / 49)) and abs(pi.sum().item() - mu) < 1e-12
+        gradients += torch.autograd.grad((rho * to_rho).sum() + (pi * to_pi).sum(), cost)
+    assert (gradients[0] - gradients[1]).abs().max() <= 1e-10 * gradients[1].abs().max()
+
+
+def test_weight_transport__gradient_of_proposition_4_3_needs_rho_inside_the_diag(mu=0.3, epsilon=5.0):
+    """-epsilon (pi o g - n pi Diag(q - eta / kappa rho)); in print rho stands behind the Diag, as a vector."""
+    cost = cost_maps("random", 3, 5, count=1)[0]
+    to_rho, to_pi = draw(5, seed=1), draw(3, 5, seed=2)
+
+    def loss(cost: Tensor) -> Tensor:
+        rho, pi = weight_transport(cost, mu, epsilon)
+        return (rho * to_rho).sum() + (pi * to_pi).sum()
+
+    steps = 1e-5 * torch.eye(15, dtype=torch.float64).reshape(15, 3, 5)
+    differences = torch.stack([(loss(cost + step) - loss(cost - step)) / 2e-5 for step in steps]).reshape(3, 5)
+    rho, pi = weight_transport(cost, mu, epsilon)
+    q = rho * to_rho + (pi * to_pi).sum(0)
+    ratio = ((rho * to_rho).sum() - 5 * q @ rho) / (1 - mu - 5 * rho @ rho)
+    inside, printed, entrywise = pi * (q - ratio * rho), (pi @ ((q - ratio) * rho))[:, None], pi * (q - ratio) * rho
+    errors = [
+        ((epsilon * (5 * part - pi * to_pi) - differences).norm() / differences.norm()).item()
+        for part in (inside, printed, entrywise)
+    ]
+    assert errors[0] < 1e-8 and min(errors[1:]) > 0.1, errors
 
 
 @pytest.mark.parametrize("mu", [0.25, 0.3, 0.7])
