@@ -16,7 +16,7 @@ from tests.helpers.project import ROOT
 from tests.test_profiles import composed
 
 ROWS = rows(Path(__file__).with_name("tll.csv"))
-PROFILES = sorted(name for name in compose.listed(ROOT / "profiles") if name.startswith("tll-"))
+PROFILES = sorted(name for name in compose.listed(ROOT / "profiles") if name.startswith("tll-obj"))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['profile'] or 'root'} {row['key']}")

@@ -11,7 +11,7 @@ import torchvision
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from polygrain.encoder import model, networks
+from polygrain.encoder import installed, model, networks
 from polygrain.encoder.families import family_of
 from polygrain.encoder.weights import fit_tensors, load_module, read_checkpoint
 from polygrain.store.reading import reading, remedy_for
@@ -82,7 +82,8 @@ def build(config: Extractor) -> nn.Module:
 def load(config: Extractor, weights: Path) -> Layers:
     """The network with its weights: of a model folder, of a file, or else its library's published ones.
 
-    Only the published ones need a network connection, once; the library keeps them.
+    Only the published ones need a network connection, once, where no installed package holds them; the library keeps
+    them.
     """
     if config.library == "encoder":
         trained = model.load(weights)
@@ -96,6 +97,8 @@ def load(config: Extractor, weights: Path) -> Layers:
 
 
 def published(config: Extractor) -> dict[str, Tensor]:
+    if installed.file_of(config.name):
+        return installed.read(config.name, build(config))
     if config.library == "timm":
         made = networks.create(config.name, config.kwargs, pretrained=True)
     else:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import timm
@@ -12,6 +14,7 @@ from polygrain.tll.extractors.config import Extractor
 from polygrain.tll.extractors.layers import Layers
 from tests.helpers.settings import CONVOLUTIONS, ENCODER
 from tests.helpers.small import SIZE, write_encoder
+from tests.polygrain.encoder.test_installed import LITE, package, published, renamed  # noqa: F401
 
 
 def pictures(count: int = 3, size: int = 32) -> torch.Tensor:
@@ -68,6 +71,13 @@ def test_load__a_file_with_a_classifier(tmp_path):
     for name in ("odd", "gone"):
         with pytest.raises(ValueError, match=f"{name}.safetensors"):
             layers.load(Extractor(**CONVOLUTIONS), tmp_path / f"{name}.safetensors")
+
+
+def test_load__published_weights_of_an_installed_package(package):  # noqa: F811
+    tensors = published()
+    torch.save(renamed(tensors), package)
+    made = layers.load(Extractor(**CONVOLUTIONS | {"network": LITE, "layers": ["global_pool"]}), Path("versions.yaml"))
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in made.network.state_dict().items())
 
 
 def test_save__restores_the_same_numbers(tmp_path):
