@@ -13,6 +13,7 @@ from polygrain.config.compose import read_params
 from polygrain.gsp.folds.images import read_images
 from polygrain.store.reading import read_json
 from polygrain.tll.adaptation import results
+from polygrain.tll.report import contents
 
 Row = tuple[str, str, float, float | None]
 
@@ -68,7 +69,10 @@ def mpcl(folder: Path) -> Iterator[Row]:
 
 
 def tll(folder: Path) -> Iterator[Row]:
-    """aR@1 of each row, and each row's gain over those before it, whose error is of a bootstrap over pairs."""
+    """aR@1 of each row, and each row's gain over those before it, whose error is of a bootstrap over pairs.
+
+    `factor at K` is aR@K of the last row over that of the first.
+    """
     for place in sorted(folder.glob("data/tll_adaptation/*/")):
         study = results.read(place)
         for i, row in enumerate(study.rows):
@@ -78,6 +82,8 @@ def tll(folder: Path) -> Iterator[Row]:
             for before in study.rows[:i]:
                 gain = study.gain(before, row)
                 yield f"{row} less {before}", f"{place.name} aR@1", gain.difference, (gain.high - gain.low) / 3.92
+        for factor in contents.factors(study):
+            yield f"factor at {factor['k']}", f"{place.name} aR@k", factor["ours"], None
 
 
 def lines(folder: Path, **names: str) -> Iterator[Row]:
