@@ -13,8 +13,7 @@ from ruamel.yaml import YAML
 from benchmarks.claims.readers import READERS, Row
 from benchmarks.claims.records import Experiment, values_of
 from polygrain.config import compose
-
-ROOT = Path(__file__).parents[2]
+from polygrain.store.imports import ROOT
 
 
 def copy_repository(target: Path) -> None:
@@ -34,16 +33,19 @@ def copy_repository(target: Path) -> None:
 def measure(experiment: Experiment, seed: int, copy: Path) -> list[Row]:
     """The numbers of one run; CalledProcessError where it fails."""
     folder = copy / "profiles" / experiment.profile if experiment.profile else copy
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if experiment.profile:
+        compose.renew(folder)
     if experiment.command:
         command = [sys.executable, "-m", *shlex.split(experiment.command.format(seed=seed))]
         (folder / "output.jsonl").write_bytes(subprocess.check_output(command, cwd=ROOT))
     else:
-        if experiment.profile:
-            compose.renew(folder)
         with (folder / "params.yaml").open("w", encoding="utf-8") as stream:
             YAML(typ="safe").dump(values_of(experiment.profile) | {"seed": seed}, stream)
-        command = ["dvc", "repro", "-q", *(f"dvc.yaml:{target}" for target in experiment.targets)]
-        subprocess.run(command, cwd=folder, env=environment | {"DVC_NO_ANALYTICS": "1"}, check=True)
+        for target in experiment.target:  # what another run has left there would be read, too
+            shutil.rmtree(folder / "data" / target.partition("@")[0], ignore_errors=True)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
+        command = ["dvc", "repro", "-q", *(f"dvc.yaml:{target}" for target in experiment.target)]
+        subprocess.run(command, cwd=folder, env=environment, check=True)
     without = {"without": experiment.without} if experiment.without else {}
     return [*READERS[experiment.reader](folder, **without, **(experiment.values or {}))]

@@ -1,32 +1,26 @@
-"""The kept numbers of all runs, docs/faithful/claims.csv; rows of the side `code` hold the digests of their stages."""
+"""The kept numbers of all runs, docs/faithful/claims.csv; a row of the side `code` holds the digest of a stage."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
 
 from benchmarks.claims.readers import Row
-from benchmarks.claims.verdict import Numbers
+from benchmarks.claims.verdict import Value
 from polygrain.store.tables import read_csv, write_csv
 
 FIELDS = ("experiment", "seed", "side", "quantity", "value", "error", "commit")
 
 
+@dataclass
 class Kept:
     """What is kept of one experiment."""
 
-    def __init__(self, rows: list[dict[str, str]]) -> None:
-        self.commits = {int(row["seed"]): row["commit"] for row in rows}
-        self.code: dict[int, set[tuple[str, str]]] = {seed: set() for seed in self.commits}
-        numbers: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
-        for row in rows:
-            seed, of = int(row["seed"]), (row["side"], row["quantity"])
-            if row["side"] == "code":
-                self.code[seed].add((row["quantity"], row["value"]))
-            else:
-                error = float(row["error"]) if row["error"] else None
-                numbers.setdefault(of, {})[seed] = float(row["value"]), error
-        self.numbers: Numbers = numbers
+    commits: dict[int, str] = field(default_factory=dict)
+    code: dict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    numbers: dict[tuple[str, str], dict[int, Value]] = field(default_factory=lambda: defaultdict(dict))
 
     def changed(self, digests: Mapping[str, str], seeds: Iterable[int] = ()) -> list[str]:
         """The stages that are other ones now than in the runs with these seeds, or with any."""
@@ -34,18 +28,23 @@ class Kept:
 
 
 def read(file: Path) -> dict[str, Kept]:
-    rows = read_csv(file)
-    return {
-        name: Kept([row for row in rows if row["experiment"] == name]) for name in {row["experiment"] for row in rows}
-    }
+    result: dict[str, Kept] = defaultdict(Kept)
+    for row in read_csv(file):
+        kept, seed, of = result[row["experiment"]], int(row["seed"]), (row["side"], row["quantity"])
+        kept.commits[seed] = row["commit"]
+        if row["side"] == "code":
+            kept.code[seed].add((row["quantity"], row["value"]))
+        else:
+            kept.numbers[of][seed] = float(row["value"]), float(row["error"]) if row["error"] else None
+    return result
 
 
 def add(file: Path, experiment: str, seed: int, rows: list[Row], digests: Mapping[str, str], commit: str) -> None:
     """Puts the numbers of one run in the place of those that it had."""
-    content = [("code", stage, value, "") for stage, value in digests.items()]
-    content += [(a, b, f"{value:.6g}", "" if error is None else f"{error:.6g}") for a, b, value, error in rows]
-    new: list[tuple[str, ...]] = [(experiment, f"{seed}", *row, commit) for row in content]
+    run = (experiment, f"{seed}")
+    new = [(*run, "code", stage, value, "", commit) for stage, value in digests.items()]
+    for side, quantity, value, error in rows:
+        new.append((*run, side, quantity, f"{value:.6g}", "" if error is None else f"{error:.6g}", commit))
     with FileLock(f"{file}.lock"):
-        old = [tuple(row[field] for field in FIELDS) for row in read_csv(file)]
-        old = [row for row in old if row[:2] != (experiment, f"{seed}")]
-        write_csv(file, [FIELDS, *sorted(old + new, key=lambda row: (row[0], int(row[1])))])
+        old = [tuple(row.values()) for row in read_csv(file) if (row["experiment"], row["seed"]) != run]
+        write_csv(file, [FIELDS, *sorted([*old, *new], key=lambda row: (row[0], int(row[1])))])

@@ -9,48 +9,42 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.claims.kept import Kept
 from benchmarks.claims.records import PAPERS, Claim, Experiment, Line
-from benchmarks.claims.verdict import Comparison, compare, weakest
+from benchmarks.claims.verdict import Comparison, compare
 
 
 def number(value: float, sign: str = "") -> str:
     """Two decimals, more where these are zero, and no zero before the point."""
-    text = f"{value:{sign}.2f}" if not value or abs(value) >= 0.05 else f"{value:{sign}.2g}"
-    return re.sub(r"^([+-]?)0\.", r"\1.", text)
-
-
-def difference(one: Comparison) -> str:
-    return number(one.mean, "+") + ("" if one.error is None else f" ± {number(one.error)}")
+    return re.sub(r"^([+-]?)0\.", r"\1.", f"{value:{sign}{'.2f' if not value or abs(value) >= 0.05 else '.2g'}}")
 
 
 def judge(line: Line, kept: Kept) -> tuple[str, str]:
     """Verdict and numbers of a line."""
-    results: list[Comparison] = []
+    results: dict[str, Comparison] = {}
     for better, worse, of in line.comparisons():
-        result = compare(kept.numbers, better, worse, of, line.lower, line.at_least)
-        if result is None:
-            return "untested", f"no number of {better} less {worse}, {of}"
-        results.append(result)
-    names = [f"{better} less {worse}, {of}" for better, worse, of in line.comparisons()]
-    verdict, first = weakest([one.verdict for one in results]), min(results, key=lambda one: one.mean)
-    text = f"smallest {difference(first)} ({names[results.index(first)]})"
-    if len(results) == 1:
-        text = difference(first)
-        text = text if line.worse == 0 else f"{' against '.join(map(number, first.sides))}: {text}"
-    else:
-        count = Counter(one.verdict for one in results)
-        text = ", ".join(f"{count[word]} {word}" for word in ("holds", "open", "against") if count[word]) + f"; {text}"
-    bar = f", bar {number(line.at_least, '+')}" if line.at_least else ""
-    return verdict, f"{text}{bar}; {f'{first.seeds} seeds' if first.seeds > 1 else 'one seed'}"
+        name = f"{better} less {worse}, {of}"
+        if (result := compare(kept.numbers, better, worse, of, line.lower, line.at_least)) is None:
+            return "untested", f"no number of {name}"
+        results[name] = result
+    count = Counter(one.verdict for one in results.values())
+    name, least = min(results.items(), key=lambda item: item[1].mean)
+    text = number(least.mean, "+") + ("" if least.error is None else f" ± {number(least.error)}")
+    if len(results) > 1:
+        text = f"{', '.join(f'{word} {n}' for word, n in count.most_common())}; smallest {text} ({name})"
+    elif line.worse != (0,):
+        text = f"{' against '.join(map(number, least.sides))}: {text}"
+    text += f", bar {number(line.at_least, '+')}" * (line.at_least != 0)
+    verdict = next(word for word in ("against", "open", "holds") if count[word])
+    return verdict, f"{text}; {f'{least.seeds} seeds' if least.seeds > 1 else 'one seed'}"
 
 
 def render(experiments: Mapping[str, Experiment], claims: Mapping[str, Claim], kept: Mapping[str, Kept]) -> str:
-    changed = {name: kept[name].changed(experiments[name].digests()) for name in experiments if name in kept}
-    rows: dict[str, list[tuple[str, str]]] = {}
+    rows = {}
     for name, claim in claims.items():
-        none = ("untested", "not run yet")
-        rows[name] = [judge(line, kept[line.on]) if line.on in kept else none for line in claim.measured]
-        rows[name] = rows[name] or [("untested", claim.untested or "")]
-    templates = Environment(loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True)
-    return templates.get_template("page.md.j2").render(
-        papers=PAPERS, experiments=experiments, claims=claims, kept=kept, changed=changed, rows=rows
-    )
+        lines = [
+            judge(line, kept[line.on]) if line.on in kept else ("untested", "not run yet") for line in claim.measured
+        ]
+        rows[name] = lines or [("untested", claim.untested or "")]
+    changed = {name: kept[name].changed(one.digests()) for name, one in experiments.items() if name in kept}
+    folder = FileSystemLoader(Path(__file__).parent)
+    page = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True).get_template("page.md.j2")
+    return page.render(papers=PAPERS, experiments=experiments, claims=claims, kept=kept, changed=changed, rows=rows)

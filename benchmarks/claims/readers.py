@@ -14,6 +14,7 @@ from polygrain.gsp.folds.images import read_images
 from polygrain.store.reading import read_json
 from polygrain.tll.adaptation import results
 from polygrain.tll.report import contents
+from stages.mpcl_report import read_probe
 
 Row = tuple[str, str, float, float | None]
 
@@ -41,31 +42,23 @@ def gsp(folder: Path) -> Iterator[Row]:
 
 
 def attributes(folder: Path) -> Iterator[Row]:
-    """MAP of unmet classes by attributes, a side for each run; `chance` ranks them at random."""
-    sets = read_params(folder / "params.yaml")["gsp"]
-    for name, images in sets.items():
-        labels, runs = (
-            read_images(folder / "data" / images).labels,
-            read_json(folder / f"data/gsp_ensemble/{name}/transfer.json"),
-        )
-        for run, measures in runs.items():
+    """MAP of unmet classes by attributes, a side for each run; `chance of RUN` ranks them at random."""
+    for name, images in read_params(folder / "params.yaml")["gsp"].items():
+        labels = read_images(folder / "data" / images).labels
+        for run, measures in read_json(folder / f"data/gsp_ensemble/{name}/transfer.json").items():
             rows = read_json(folder / f"data/gsp_folds/{run}-0-0/config.json")["rows"]
             unmet = len(set(labels[rows].tolist())) // 2
-            chance = fmean(1 / rank for rank in range(1, unmet + 1))
             for metric in ("map_by_distance", "map_by_cosine"):
                 yield run, f"{name} {metric}", 100 * measures[metric], None
-                yield f"chance of {run}", f"{name} {metric}", 100 * chance, 0
+                yield f"chance of {run}", f"{name} {metric}", 100 * fmean(1 / (n + 1) for n in range(unmet)), 0
 
 
 def mpcl(folder: Path) -> Iterator[Row]:
-    """Every measure of each run, mean over tasks; alignment, uniformity and effective rank as they are."""
-    for run in sorted(folder.glob("data/mpcl_probe/*/metrics.json")):
-        for part, tasks in read_json(run).items():
-            names = set.intersection(*(set(values) for values in tasks.values())) - {"images"}
-            for name in sorted(names):
-                factor = 1 if name in ("alignment", "uniformity", "effective_rank") else 100
-                side = run.parent.name if part == "trained" else f"{run.parent.name} {part}"
-                yield side, name, factor * fmean(values[name] for values in tasks.values()), None
+    """Every measure of each run and of its start (`RUN start`), mean over tasks."""
+    for run in sorted(folder.glob("data/mpcl_probe/*/")):
+        for part, tasks in read_probe(run).items():
+            for name, value in tasks.get("mean", {}).items():
+                yield run.name + " start" * (part == "start"), name, value, None
 
 
 def tll(folder: Path) -> Iterator[Row]:
@@ -76,9 +69,7 @@ def tll(folder: Path) -> Iterator[Row]:
     for place in sorted(folder.glob("data/tll_adaptation/*/")):
         study = results.read(place)
         for i, row in enumerate(study.rows):
-            spread = study.spread(row, 1)
-            assert spread is not None
-            yield row, f"{place.name} aR@1", spread.mean, None
+            yield row, f"{place.name} aR@1", float(study.recalls[row, "last"][:, 0].mean()), None
             for before in study.rows[:i]:
                 gain = study.gain(before, row)
                 yield f"{row} less {before}", f"{place.name} aR@1", gain.difference, (gain.high - gain.low) / 3.92

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from benchmarks.claims import upstream
 from benchmarks.claims.readers import READERS
@@ -15,10 +15,19 @@ from polygrain.config.schema import Section
 from polygrain.store import imports
 
 PAPERS = {"grappa": "Grappa", "gsp": "GSP", "tll": "TLL", "mpcl": "MPCL"}
+Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
+Sides = Annotated[tuple[str | float, ...], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
 
 
 class Record(Section):
     model_config = ConfigDict(strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def has_known_keys(cls, record: dict[str, Any]) -> dict[str, Any]:
+        for key in record:
+            require("key", key, cls.model_fields)
+        return record
 
 
 class Experiment(Record):
@@ -26,7 +35,7 @@ class Experiment(Record):
 
     title: str
     profile: str | None = None
-    target: str | tuple[str, ...] = ()
+    target: Words = ()
     command: str | None = None
     reader: str
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -36,33 +45,40 @@ class Experiment(Record):
     without: tuple[str, ...] = ()
     values: dict[str, Any] | None = None
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.target,) if isinstance(self.target, str) else self.target
-
     def digests(self) -> dict[str, str]:
         """{stage: digest} of all that its numbers depend on."""
         if self.command:
             return upstream.command_digest(self.command.split()[0])
-        return upstream.digests(values_of(self.profile), self.targets)
+        return upstream.digests(values_of(self.profile), self.target)
+
+    def check(self) -> None:
+        """ValueError for a reader, module, profile or stage that is not there."""
+        require("reader", self.reader, READERS)
+        if self.command and imports.module(self.command.split()[0]) is None:
+            raise ValueError(f"no module {self.command.split()[0]}")
+        stages = {} if self.command else upstream.stages_of(values_of(self.profile))
+        for stage, at, item in (target.partition("@") for target in self.target):
+            require("stage", stage, stages)
+            if at:
+                require(f"item of {stage}", item, items_of(stages[stage], values_of(self.profile)) or ())
 
 
 class Line(Record):
     """Comparisons of one experiment's numbers with one verdict."""
 
     on: str
-    better: str | tuple[str, ...]
-    worse: str | float | tuple[str, ...]
-    of: str | tuple[str, ...] = "mean"
+    better: Words
+    worse: Sides
+    of: Words = ("mean",)
     lower: bool = False
     at_least: float = 0
     pairs: bool = False
 
-    def comparisons(self) -> Iterator[tuple[str, Any, str]]:
+    def comparisons(self) -> Iterator[tuple[str, str | float, str]]:
         """Better side, worse side and quantity of each."""
-        better, worse, of = (it if isinstance(it, tuple) else (it,) for it in (self.better, self.worse, self.of))
-        sides = zip(better, worse, strict=True) if self.pairs else ((a, b) for a in better for b in worse)
-        return ((str(a), b, str(quantity)) for a, b in sides for quantity in of)
+        every = ((a, b) for a in self.better for b in self.worse)
+        sides = zip(self.better, self.worse, strict=True) if self.pairs else every
+        return ((a, b, quantity) for a, b in sides for quantity in self.of)
 
 
 class Claim(Record):
@@ -95,37 +111,24 @@ def require(kind: str, value: str, known: Collection[str]) -> None:
         raise ValueError(f"unknown {kind} {value!r}; known: {', '.join(known)}")
 
 
-def check(name: str, experiment: Experiment) -> None:
-    """ValueError for a reader, module, profile or stage that is not there."""
-    require(f"reader of {name}", experiment.reader, READERS)
-    if experiment.command:
-        if imports.module(experiment.command.split()[0]) is None:
-            raise ValueError(f"{name}: no module {experiment.command.split()[0]}")
-        return
-    values = values_of(experiment.profile)
-    stages = upstream.stages_of(values)
-    for stage, at, item in (target.partition("@") for target in experiment.targets):
-        require(f"stage of {name}", stage, stages)
-        if at:
-            require(f"item of {stage} in {name}", item, items_of(stages[stage], values) or ())
-
-
-def read(folder: Path = Path(__file__).parent) -> tuple[dict[str, Experiment], dict[str, Claim]]:
+def read(folder: Path) -> tuple[dict[str, Experiment], dict[str, Claim]]:
     """All experiments by name, and all claims as paper/name; ValueError says what is unknown."""
     experiments: dict[str, Experiment] = {}
     claims: dict[str, Claim] = {}
     for name in PAPERS:
-        file = folder / f"{name}.yaml"
         try:
-            paper = Paper.model_validate(compose.read_params(file))
+            paper = Paper.model_validate(compose.read_params(folder / f"{name}.yaml"))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            raise ValueError(f"{file}: {place} is {first['input']!r}: {first['msg']}") from error
-        for title, experiment in paper.experiments.items():
-            check(title, experiment)
+            raise ValueError(f"{name}.yaml: {place} is {first['input']!r}: {first['msg']}") from error
         experiments |= paper.experiments
         claims |= {f"{name}/{claim.name}": claim for claim in paper.claims}
+    for name, experiment in experiments.items():
+        try:
+            experiment.check()
+        except ValueError as error:
+            raise ValueError(f"experiment {name}: {error}") from error
     for line in (line for claim in claims.values() for line in claim.measured):
         require("experiment", line.on, experiments)
     return experiments, claims

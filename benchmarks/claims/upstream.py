@@ -1,4 +1,4 @@
-"""Of each stage that a run needs a digest of its code and values, but for comments, docstrings, layout and the seed."""
+"""Of each stage that a run needs a digest of its code and values, without comments, docstrings, layout and seed."""
 
 import ast
 import hashlib
@@ -13,27 +13,23 @@ from polygrain.config.compose import read_params
 from polygrain.store import imports
 
 
-class Bare(ast.NodeTransformer):
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
-
-
-def text_of(node: Any) -> str:
-    """A syntax tree without its empty fields: in `ast.dump` they differ between versions of Python."""
+def tree_of(node: Any) -> Any:
+    """A syntax tree as lists, without fields that are empty: versions of Python differ in these."""
     if isinstance(node, list):
-        return f"[{','.join(map(text_of, node))}]"
-    fields = ast.iter_fields(node) if isinstance(node, ast.AST) else ()
-    inner = [f"{name}={text_of(value)}" for name, value in fields if value not in (None, [])]
-    return f"{type(node).__name__}({','.join(inner)})" if isinstance(node, ast.AST) else repr(node)
+        return [tree_of(one) for one in node if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    if isinstance(node, ast.AST):
+        fields = ast.iter_fields(node)
+        return [type(node).__name__, *([name, tree_of(value)] for name, value in fields if value not in (None, []))]
+    return repr(node)
+
+
+def digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
 
 @cache
 def code_of(file: Path) -> str:
-    return text_of(Bare().visit(ast.parse(file.read_bytes())))
-
-
-def digest(*parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:10]
+    return digest(tree_of(ast.parse(file.read_bytes())))
 
 
 def stages_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -43,21 +39,22 @@ def stages_of(values: dict[str, Any]) -> dict[str, Any]:
 
 def digests(values: dict[str, Any], targets: Iterable[str]) -> dict[str, str]:
     """{stage: digest} of the targets and all that they read from, directly or not."""
-    stages, found = stages_of(values), {}
+    stages, result = stages_of(values), {}
     makers = {out.split("/")[1]: name for name, body in stages.items() for out in graph.one(body)["outs"]}
     todo = [target.partition("@")[0] for target in targets]
     while todo:
-        if (name := todo.pop()) not in found:
+        if (name := todo.pop()) not in result:
             params = [
-                key.partition(".${")[0] for key in graph.one(stages[name]).get("params", []) if isinstance(key, str)
+                key for key in graph.one(stages[name]).get("params", []) if isinstance(key, str) and key != "seed"
             ]
-            code = {file: code_of(path) for file, path in imports.sources(name).items()}
-            found[name] = digest(code, {key: graph.value_of(key, values) for key in params if key != "seed"})
+            given = {key: graph.value_of(key.partition(".${")[0], values) for key in params}
+            result[name] = digest([given, {key: code_of(file) for key, file in imports.sources(name).items()}])
             read = [path.split("/") for path in graph.paths_read(stages[name], values) if path.startswith("data/")]
             todo += [makers[folder] for _, folder, *_ in read if folder in makers]
-    return dict(sorted(found.items()))
+    return dict(sorted(result.items()))
 
 
 def command_digest(module: str) -> dict[str, str]:
-    file = imports.module(module)
-    return {module: digest({name: code_of(path) for name, path in imports.closure([file] if file else []).items()})}
+    """The same of a command with all that it imports."""
+    files = imports.closure([imports.ROOT.joinpath(*module.split(".")).with_suffix(".py")])
+    return {module: digest({name: code_of(file) for name, file in files.items()})}
