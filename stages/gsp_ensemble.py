@@ -9,7 +9,8 @@ Writes  metrics.json   fractions: {run: {form: {metric: {mean, std, min, max, be
         combinations.csv   run, form, combination (the repeat of each fold), metrics
         history.csv        run, fold, repeat, and the columns of gsp_folds' history
         transfer.json      {run: {distance, cosine, map_by_distance, map_by_cosine, spread_by_distance,
-                       spread_by_cosine}}: how well attributes predict unseen classes
+                       spread_by_cosine, attributes}}: how well attributes predict unseen classes; {class: share of
+                       each prototype} of at most ten
         pictures.safetensors, pictures.json   images with every run's weights and nearest prototypes
 """
 
@@ -38,6 +39,7 @@ Trainings = list[tuple[int, int]]  # fold, repeat
 FORMS = ("single", "separate", "concat")
 RIDGE = 0.05  # of the predictor that is tried on attributes
 THUMBNAIL = 96  # largest side of a picture, px
+CLASSES = 10  # whose attributes are shown, as in Fig. 5
 
 
 class Params(schema.Section):
@@ -84,6 +86,13 @@ def summarise(rows: Rows, chosen_by: str) -> dict[str, dict[str, dict[str, float
     return summary
 
 
+def histograms(attributes: np.ndarray, labels: np.ndarray, names: list[str]) -> dict[str, list[float]]:
+    """The mean attributes of CLASSES classes, evenly spread over all, by their names (Fig. 5)."""
+    classes, means = np.unique(labels), ensemble.class_means(attributes, labels)
+    shown = np.unique(np.linspace(0, len(classes) - 1, min(CLASSES, len(classes))).round().astype(int))
+    return {names[classes[i]]: means[i].tolist() for i in shown}
+
+
 def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, seed: int) -> dict[str, dict]:
     """The prediction of unseen classes from the first fold's attributes, for runs with attributes (Fig. 5)."""
     transfers = {}
@@ -92,7 +101,9 @@ def try_attributes(folds: Path, runs: list[str], table: Images, params: Params, 
         labels = table.labels[np.array(read_json(first / "config.json")["rows"])]
         if params.splits and (first / "attributes.zarr").exists() and len(np.unique(labels)) >= 4:
             given = [arrays.open(first / f"{name}.zarr")[:] for name in ("attributes", "embeddings")]
-            transfers[run] = ensemble.transfer(*given, labels, params.splits, RIDGE, seed)
+            transfers[run] = ensemble.transfer(*given, labels, params.splits, RIDGE, seed) | {
+                "attributes": histograms(given[0], labels, table.names)
+            }
     return transfers
 
 

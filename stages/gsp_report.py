@@ -88,6 +88,7 @@ def main(ensemble: Path, output: Path, *, name: str, params: Params, lists: List
         "charts": read_curves(ensemble / "history.csv", runs, setting["chosen_by"]),
         "sweeps": contents.sweeps(runs, settings, metrics, "separate"),
         "transfer": transfer,
+        "histograms": contents.histograms(transfer),
         "spreads": contents.spreads(transfer),
         "looks": contents.pictures(tensors, list(runs), classes, THUMBNAIL),
     }

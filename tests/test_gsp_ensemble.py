@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from polygrain.retrieval.metrics import score
 from polygrain.store import arrays
 from stages import gsp_folds
-from stages.gsp_ensemble import FORMS, Params, main, summarise
+from stages.gsp_ensemble import FORMS, Params, histograms, main, summarise
 from tests.helpers.small import lists
 from tests.test_gsp_folds import VALUES, world  # noqa: F401
 
@@ -71,6 +71,17 @@ def test_summarise__best_is_of_the_row_that_the_choosing_metric_prefers():
     assert (summary["x"]["best"], summary["y"]["best"], summary["y"]["max"]) == (0.4, 0.1, 0.9)
 
 
+def test_histograms__are_plain_means_of_ten_classes_from_the_first_to_the_last():
+    rng, names = np.random.default_rng(0), [f"class{i}" for i in range(30)]
+    labels, attributes = rng.permutation(np.repeat(np.arange(1, 20), 3)), rng.random((57, 4), np.float32)
+    shown = histograms(attributes, labels, names)
+    assert len(shown) == 10 and list(shown)[::9] == ["class1", "class19"]
+    for name, shares in shown.items():
+        own = [attributes[i] for i in range(57) if names[labels[i]] == name]
+        assert shares == pytest.approx([sum(row[k] for row in own) / 3 for k in range(4)], rel=1e-5)
+    assert list(histograms(attributes[:6], np.array([7, 7, 5, 5, 7, 5]), names)) == ["class5", "class7"]
+
+
 def test_main__writes_pictures_histories_and_the_transfer_of_attributes(folds):
     tensors = load_file(folds / "out/pictures.safetensors")
     assert tensors["pixels"].shape[0] == 4 and tensors["weights/c2-gap"].shape == (4, 2, 2)
@@ -78,5 +89,7 @@ def test_main__writes_pictures_histories_and_the_transfer_of_attributes(folds):
     assert read(folds, "pictures") == {"classes": list("4567")} and read(folds, "settings")["c2-gsp"]["embedding"] == 8
     transfers = read(folds, "transfer")
     assert list(transfers) == ["c2-gsp"] and 0 < transfers["c2-gsp"]["map_by_distance"] <= 1
+    shares = transfers["c2-gsp"]["attributes"]
+    assert list(shares) == list("4567") and all(sum(share) == pytest.approx(1, abs=1e-4) for share in shares.values())
     history = (folds / "out/history.csv").read_text().splitlines()
     assert history[0].startswith("run,fold,repeat,step") and history[1].startswith("c2-gap,0,0,2,")

@@ -40,6 +40,7 @@ def ensemble(tmp_path):
     shares = {f"map_by_{measure}": 0.5 for measure in ("distance", "cosine")}
     spreads = {f"spread_by_{measure}": {"0.4": 0.5, "0.6": 0.5} for measure in ("distance", "cosine")}
     transfer = {"c2-gsp": {"distance": 1.234, "cosine": 0.25} | shares | spreads}
+    transfer["c2-gsp"]["attributes"] = {"a&b": [0.75, 0.25], "c": [0.5, 0.5]}
     files = {"metrics": metrics, "settings": dict.fromkeys(LISTS.gsp_runs, SETTING), "transfer": transfer}
     for name, content in (files | {"pictures": {"classes": ["a&b"]}}).items():
         (folder / f"{name}.json").write_text(json.dumps(content))
@@ -57,7 +58,8 @@ def test_main__one_page_that_loads_nothing(ensemble, tmp_path):
     page, table = ((tmp_path / "out" / name).read_text() for name in ("index.html", "table.md"))
     assert_loads_nothing(page)
     assert "a&amp;b" in page and "20.00 % and 10.00 %" in page and "+10.0 points" in page
-    assert page.count("<svg") == 4  # a training chart per loss, two of how attributes predict
+    assert page.count("<svg") == 5  # a training chart per loss, two of how attributes predict, the prototypes by class
+    assert "a&amp;b, prototype 1: 75.0 %" in page
     assert "c2-gap 20.0, c2-gsp 20.0" in page and "ms-gsp 20.0" in page  # the best of each history
     assert "<td>1.23</td>" in page  # what attributes predict
     assert page.count("MAP of unmet classes by") == 4  # a title and a label each

@@ -183,8 +183,9 @@ def heat_map(
     *,
     centre: float,
     limit: float,
+    unit: str = "layer",
 ) -> Markup:
-    """Cells of layers, coloured by distance from `centre`, in full at `limit` and beyond; fractions, shown in %.
+    """Cells of each `unit`, coloured by distance from `centre`, in full at `limit` and beyond; fractions, shown in %.
 
     Above the centre and below it are two hues; the number stands in the cell where it fits, and always in the tooltip.
     """
@@ -203,7 +204,7 @@ def heat_map(
                 continue
             share = min(1.0, abs(value - centre) / limit)
             hue = "more" if value >= centre else "less"
-            tip = escape(f"{row}, layer {column}: {100 * value:.1f} %")
+            tip = escape(f"{row}, {unit} {column}: {100 * value:.1f} %")
             place = (
                 f'x="{HEAT_LEFT + j * width + 0.75:.2f}" y="{y}" width="{width - 1.5:.2f}" height="{HEAT_ROW - 1.5}"'
             )

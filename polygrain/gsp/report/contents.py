@@ -84,6 +84,19 @@ def spreads(transfer: Mapping[str, Any]) -> list[Chart]:
     return charts
 
 
+def histograms(transfer: Mapping[str, Any]) -> list[Chart]:
+    """A heat map for each run: its prototypes' shares in each class, against an even share (Fig. 5)."""
+    charts = []
+    for run, row in transfer.items():
+        names, values = zip(*row["attributes"].items(), strict=True)
+        numbers, even = [str(i + 1) for i in range(len(values[0]))], 1 / len(values[0])
+        limit = max(float(np.abs(np.array(values) - even).max()), 0.25 * even)
+        label, rows = f"Prototypes of {run} in each class", [name[:8] for name in names]
+        drawn = figures.heat_map(label, rows, numbers, values, centre=even, limit=limit, unit="prototype")
+        charts.append({"title": run, "drawing": drawn})
+    return charts
+
+
 def pictures(
     tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int
 ) -> dict[str, Any] | None:
