@@ -18,8 +18,8 @@ class Extractor(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    library: Literal["encoder", "timm", "torchvision"] = Field(
-        description="where the network is from; encoder: a model folder, which says the rest itself"
+    library: Literal["encoder", "timm", "torchvision", "own"] = Field(
+        description="where the network is from; encoder: a model folder, which says the rest; own: FaceNet's"
     )
     network: Text | None = Field(description="its name in the library; null for encoder")
     kwargs: Arguments = Field(description="further arguments of the network's constructor")
@@ -40,6 +40,8 @@ class Extractor(BaseModel):
             raise ValueError("library: encoder takes network, side, mean and std from the model folder: give null")
         if self.library != "encoder" and not all(given):
             raise ValueError(f"library: {self.library} needs network, side, mean and std")
+        if self.library == "own" and self.network != "inception_resnet_v1":
+            raise ValueError(f"library: own has inception_resnet_v1 alone, not {self.network!r}")
         if self.library == "timm":
             networks.require_known(self.name)
         if self.library == "torchvision" and self.network not in (names := classifiers()):

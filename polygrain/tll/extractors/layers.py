@@ -17,6 +17,7 @@ from polygrain.encoder.weights import fit_tensors, load_module, read_checkpoint
 from polygrain.store.reading import reading, remedy_for
 from polygrain.store.tensors import write_weights
 from polygrain.tll.extractors.config import Extractor
+from polygrain.tll.extractors.facenet import InceptionResNet
 
 FILES = (".safetensors", ".pth", ".pt")  # weights of any other name are the library's
 
@@ -71,6 +72,8 @@ def build(config: Extractor) -> nn.Module:
     """The network without weights; ValueError where its library does not know it."""
     if config.encoder is not None:
         return model.Model(config.encoder).backbone
+    if config.library == "own":
+        return InceptionResNet()
     try:
         if config.library == "timm":
             return networks.create(config.name, config.kwargs)
@@ -99,6 +102,8 @@ def load(config: Extractor, weights: Path) -> Layers:
 def published(config: Extractor) -> dict[str, Tensor]:
     if installed.file_of(config.name):
         return installed.read(config.name, build(config))
+    if config.library == "own":
+        raise ValueError(f"no library has weights of {config.name}: name a file ({', '.join(FILES)})")
     if config.library == "timm":
         made = networks.create(config.name, config.kwargs, pretrained=True)
     else:

@@ -3,9 +3,8 @@
 `data` and `images_millions` are what each was trained on. `explained` is the share of variance that 256 components
 keep. Four columns are aR@1 of concatenated layers, of PCA, and of the adaptation with sigma 1 and 15, and the spreads
 that are printed with three of them. They were taken on 1,049 test pairs of Totally Looks Like without faces, in 20
-random splits. Where `weights` is `file`, no library has the weights and a study names their file. A network that
-neither timm nor torchvision provides has the library "none".
-Inputs are normalised as each network's weights expect.
+random splits. Where `weights` is `file`, no library has the weights and a study names their file. Inputs are normalised
+as each network's weights expect.
 """
 
 import math
@@ -47,8 +46,8 @@ def by_learning(measured: Mapping[str, float]) -> list[dict[str, Any]]:
 
 
 def published() -> dict[str, Extractor]:
-    """The extractors that timm or torchvision provides, by the name the table gives them."""
-    return {row["name"]: extractor(row) for row in rows() if row["library"] != "none"}
+    """The extractors by the name that the table gives them."""
+    return {row["name"]: extractor(row) for row in rows()}
 
 
 def needs_file(name: str) -> bool:
