@@ -154,7 +154,7 @@ def main(output: Path, *, study: str, params: Params, lists: Lists, seed: int) -
     kind = lists.gsp_studies[study]
     work = checkpoint.work_folder("gsp_study", study, [kind, params, seed], [])
     content, metrics, lines = study_toy(params.toy) if kind == "toy" else study_tokens(params.tokens, seed, work)
-    content |= {"title": study, "published": [], "sweeps": [], "transfer": {}, "spreads": []}
+    content |= {"title": study, "published": [], "sweeps": [], "transfer": {}, "spreads": [], "histograms": []}
     with outputs.folder(output) as folder:
         page.write(folder, "gsp/report/gsp", content, metrics)
         (folder / "history.csv").write_text("\n".join(["pooling,step,loss,map_at_r", *lines]) + "\n", encoding="utf-8")
