@@ -55,6 +55,13 @@ def attributes(folder: Path) -> Iterator[Row]:
                 yield f"chance of {run}", f"{name} {metric}", 100 * fmean(1 / (n + 1) for n in range(unmet)), 0
 
 
+def study(folder: Path, error: float | None = None) -> Iterator[Row]:
+    """Each percent of the small studies, `STUDY MEASURE`."""
+    for file in sorted(folder.glob("data/gsp_study/*/metrics.json")):
+        for side, measures in read_json(file).items():
+            yield from ((side, f"{file.parent.name} {name}", value, error) for name, value in measures.items())
+
+
 def mpcl(folder: Path) -> Iterator[Row]:
     """Every measure of each run and of its start (`RUN start`), mean over tasks."""
     for run in sorted(folder.glob("data/mpcl_probe/*/")):
@@ -94,5 +101,5 @@ def lines(folder: Path, **names: str) -> Iterator[Row]:
 
 
 READERS: dict[str, Callable[..., Iterator[Row]]] = {
-    read.__name__: read for read in (evaluation, gsp, attributes, mpcl, tll, lines)
+    read.__name__: read for read in (evaluation, gsp, attributes, study, mpcl, tll, lines)
 }
