@@ -8,6 +8,7 @@ Writes  weights.safetensors, config.json   the encoder with its adaptors (the cl
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import nn
@@ -35,6 +36,11 @@ class Params(classification.ClassifierSettings, WatchSettings):
     start: Literal["centroids", "drawn"] = Field(
         description="of the classifier's weights: the clusters' centroids, or short vectors that are drawn"
     )
+
+
+def own_seed(seed: int, granularity: str) -> int:
+    """A seed for each set, since the paper trains them independently (3.4)."""
+    return int(np.random.SeedSequence([seed, *granularity.encode()]).generate_state(1)[0])
 
 
 def add_adaptors(model: Model, granularity: str, width: int, seed: int) -> nn.ModuleList:
@@ -68,11 +74,12 @@ def main(
     reads = [encoder, pseudo_labels, *(images / task for task in tasks)]
     work = checkpoint.work_folder("adaptor", granularity, [params, settings, reference, seed], reads)
     targets, start = torch.from_numpy(labels[:]), torch.from_numpy(centroids[:])
-    if params.start == "drawn":
-        start = DEVIATION * torch.randn(start.shape, generator=torch.Generator().manual_seed(seed))
-    parts = add_adaptors(model, granularity, params.width, seed)
+    own = own_seed(seed, granularity)
+    if is_drawn := params.start == "drawn":
+        start = DEVIATION * torch.randn(start.shape, generator=torch.Generator().manual_seed(own))
+    parts = add_adaptors(model, granularity, params.width, own)
     watch = watcher(load(encoder), model, pixels, collection, settings, reference, params, seed)
-    history = classification.train(model, parts, start, pixels, rows, targets, params, seed, work, watch)
+    history = classification.train(model, parts, start, pixels, rows, targets, params, own, work, watch, is_drawn)
     with outputs.folder(output) as folder:
         save(model, folder)
         write_history(history, folder, ["epoch", "loss", "accuracy", *(["criterion"] if watch else [])])

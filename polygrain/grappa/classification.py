@@ -27,15 +27,16 @@ class ClassifierSettings(AdamSettings):
     augmentation: Augmentation = Field(description="of each image, drawn anew in each epoch")
 
 
-def build_optimizer(trained: nn.ModuleDict, params: AdamSettings) -> torch.optim.Adam:
-    """Adam for all of `trained`, the entry `classifier` without decay.
+def build_optimizer(trained: nn.ModuleDict, params: AdamSettings, decays: bool) -> torch.optim.Adam:
+    """Adam for all of `trained`; the entry `classifier` decays only if `decays` says so.
 
-    Only the direction of a class counts in a cosine, so decay says nothing about it. And Adam divides a gradient by its
-    size: a class that few images pull at would lose its start to the decay within an epoch, entry by entry.
+    Adam divides a gradient by its size: a class that few images pull at would lose its start to the decay within an
+    epoch. Only a classifier that was drawn has no start to lose.
     """
     classifier = list(trained["classifier"].parameters())
     others = [p for name, part in trained.items() if name != "classifier" for p in part.parameters()]
-    groups: list[dict[str, Any]] = [{"params": others}, {"params": classifier, "weight_decay": 0.0}]
+    decay = params.weight_decay if decays else 0.0
+    groups: list[dict[str, Any]] = [{"params": others}, {"params": classifier, "weight_decay": decay}]
     return torch.optim.Adam(groups, params.learning_rate, weight_decay=params.weight_decay)
 
 
@@ -50,16 +51,17 @@ def train(
     seed: int,
     work: Path,
     watch: Watch | None = None,
+    decays: bool = False,
 ) -> list[dict[str, int | float]]:
     """Trains the `parts` of a model and a throw-away classifier that begins at `start` (class x dim); the history.
 
-    `labels[i]` is of `rows[i]`. With `watch` the best epoch is kept (`loop.fit`).
+    `labels[i]` is of `rows[i]`. With `watch` the best epoch is kept (`loop.fit`). `decays`: the classifier, too.
     """
     where = device.best()
     classifier = nn.ParameterList([nn.Parameter(start.clone())])
     trained = nn.ModuleDict({"adaptors": parts, "classifier": classifier}).requires_grad_(True).to(where)
     model.to(where)
-    optimizer = build_optimizer(trained, params)
+    optimizer = build_optimizer(trained, params, decays)
 
     def read(batch: Tensor) -> Tensor:
         return device.staged(pixels[rows[batch[processes.share(len(batch))]].numpy()], where)

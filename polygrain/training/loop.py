@@ -36,7 +36,9 @@ class AdamSettings(Section):
     epochs: Epochs = Field(description="epochs over the training images (the most, where the best one is kept)")
     batch: int = Field(ge=2, description="images of a batch")
     learning_rate: Rate = Field(description="of Adam, at its highest")
-    weight_decay: Decay = Field(description="Adam's own (coupled) decay; a throw-away classifier has none")
+    weight_decay: Decay = Field(
+        description="Adam's own (coupled) decay; none of a classifier that starts at its classes"
+    )
     warmup: Warmup = Field(description="epochs in which the rate rises to its full value")
 
 

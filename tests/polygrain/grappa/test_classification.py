@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from polygrain.encoder.model import load
@@ -17,14 +18,15 @@ def test_class_means__of_each_class():
 DECAYING = ClassifierSettings(**classifier(learning_rate=0.001, weight_decay=0.001))
 
 
-def test_build_optimizer__all_else_decays():
+@pytest.mark.parametrize("decays", [True, False])
+def test_build_optimizer__a_classifier_decays_where_it_has_no_start_to_lose(decays):
     trained = torch.nn.ModuleDict(
         {"adaptors": torch.nn.Linear(2, 2), "classifier": torch.nn.ParameterList([torch.ones(3, 2)])}
     )
-    optimizer = build_optimizer(trained, DECAYING)
-    others, undecayed = optimizer.param_groups
-    assert [group["weight_decay"] for group in (others, undecayed)] == [0.001, 0.0]
-    assert undecayed["params"] == [trained["classifier"][0]] and len(others["params"]) == 2
+    optimizer = build_optimizer(trained, DECAYING, decays)
+    others, of_classifier = optimizer.param_groups
+    assert [group["weight_decay"] for group in (others, of_classifier)] == [0.001, 0.001 if decays else 0.0]
+    assert of_classifier["params"] == [trained["classifier"][0]] and len(others["params"]) == 2
 
 
 def test_train__a_whole_encoder_learns_and_only_what_is_given_changes(tmp_path):
