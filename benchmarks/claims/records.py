@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,10 +76,12 @@ class Line(Record):
     pairs: bool = False
 
     def comparisons(self) -> Iterator[tuple[str, str | float, str]]:
-        """Better side, worse side and quantity of each."""
-        every = ((a, b) for a in self.better for b in self.worse)
-        sides = zip(self.better, self.worse, strict=True) if self.pairs else every
-        return ((a, b, quantity) for a, b in sides for quantity in self.of)
+        """Better side, worse side and quantity of each; with `pairs` the lists are read side by side."""
+        if not self.pairs:
+            return product(self.better, self.worse, self.of)
+        longest = max(map(len, (self.better, self.worse, self.of)))
+        lists = (it * longest if len(it) == 1 else it for it in (self.better, self.worse, self.of))
+        return zip(*lists, strict=True)
 
 
 class Claim(Record):
