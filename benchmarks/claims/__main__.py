@@ -41,7 +41,8 @@ def main() -> str | None:
             records.require("claim or experiment", name, [*claims, *experiments])
     except ValueError as error:
         return f"error: {error}"
-    asked = {line.on for name in words.names if name in claims for line in claims[name].measured} | {*words.names}
+    lines = [line for name in words.names if name in claims for line in claims[name].measured]
+    asked = {*words.names, *(title for line in lines for title in line.experiments)}
     chosen = [name for name, one in experiments.items() if name in asked or (one.cheap and not words.names)]
     failed = []
     with tempfile.TemporaryDirectory() as temporary:

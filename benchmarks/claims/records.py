@@ -65,15 +65,20 @@ class Experiment(Record):
 
 
 class Line(Record):
-    """Comparisons of one experiment's numbers with one verdict."""
+    """Comparisons of one experiment's numbers with one verdict; `beside` names one more of the same data and seeds."""
 
     on: str
+    beside: str | None = None
     better: Words
     worse: Sides
     of: Words = ("mean",)
     lower: bool = False
     at_least: float = 0
     pairs: bool = False
+
+    @property
+    def experiments(self) -> list[str]:
+        return [self.on, *([self.beside] if self.beside else [])]
 
     def comparisons(self) -> Iterator[tuple[str, str | float, str]]:
         """Better side, worse side and quantity of each; with `pairs` the lists are read side by side."""
@@ -132,6 +137,6 @@ def read(folder: Path) -> tuple[dict[str, Experiment], dict[str, Claim]]:
             experiment.check()
         except ValueError as error:
             raise ValueError(f"experiment {name}: {error}") from error
-    for line in (line for claim in claims.values() for line in claim.measured):
-        require("experiment", line.on, experiments)
+    for title in (title for claim in claims.values() for line in claim.measured for title in line.experiments):
+        require("experiment", title, experiments)
     return experiments, claims
