@@ -43,7 +43,9 @@ def render(experiments: Mapping[str, Experiment], claims: Mapping[str, Claim], k
     for name, claim in claims.items():
         lines = []
         for line in claim.measured:
-            numbers = {of: by_seed for name in line.experiments if name in kept for of, by_seed in kept[name].numbers.items()}
+            numbers = {
+                of: by_seed for name in line.experiments if name in kept for of, by_seed in kept[name].numbers.items()
+            }
             lines.append(judge(line, numbers) if numbers else ("untested", "not run yet"))
         rows[name] = lines or [("untested", claim.untested or "")]
     changed = {name: kept[name].changed(one.digests()) for name, one in experiments.items() if name in kept}
