@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from polygrain.gsp.report.contents import histograms
 from polygrain.gsp.report.published import Claim
 from stages.gsp_report import Params, main, pairs
 from tests.helpers import driven
@@ -90,6 +91,18 @@ def test_main__each_printed_number_beside_the_run_of_its_kind(ensemble, tmp_path
     main(ensemble, tmp_path / "tuned", name="birds", params=params, lists=listed)
     page = (tmp_path / "tuned/index.html").read_text()
     assert "<td>c2-gsp</td><td>fair" not in page and "held-out training classes (validation)" in page
+
+
+def test_histograms__show_the_prototypes_that_differ_most():
+    shares = np.full((2, 30), 1 / 30)
+    shares[0, [2, 28]] += [0.01, -0.01]
+    row = {"attributes": dict(zip("ab", shares.tolist(), strict=True))}
+    (chart,) = histograms({"c2-gsp": row})
+    for number in range(1, 31):
+        spread = max(shares[:, number - 1]) - min(shares[:, number - 1])
+        rank = sum(max(column) - min(column) > spread for column in shares.T)
+        is_shown = rank == 0 or number in [1, 2, *range(4, 24)]  # the other 22 are alike
+        assert (f"a, prototype {number}: {100 * shares[0, number - 1]:.1f} %" in chart["drawing"]) == is_shown, number
 
 
 def test_pairs__compare_with_the_mean_of_the_same_loss():

@@ -13,6 +13,7 @@ from polygrain.report.figures import Line
 from polygrain.report.pictures import pictured
 
 Chart = dict[str, Any]
+PROTOTYPES = 24  # of a heat map
 STYLES = ("encoder", "average", "neighbour", "augmentation", "k")
 TITLES = {
     "map_at_r": "MAP@R",
@@ -85,14 +86,19 @@ def spreads(transfer: Mapping[str, Any]) -> list[Chart]:
 
 
 def histograms(transfer: Mapping[str, Any]) -> list[Chart]:
-    """A heat map for each run: its prototypes' shares in each class, against an even share (Fig. 5)."""
+    """A heat map for each run: its prototypes' shares in each class, against an even share (Fig. 5).
+
+    Of more than PROTOTYPES those that differ most between classes.
+    """
     charts = []
     for run, row in transfer.items():
-        names, values = zip(*row["attributes"].items(), strict=True)
-        numbers, even = [str(i + 1) for i in range(len(values[0]))], 1 / len(values[0])
-        limit = max(float(np.abs(np.array(values) - even).max()), 0.25 * even)
-        label, rows = f"Prototypes of {run} in each class", [name[:8] for name in names]
-        drawn = figures.heat_map(label, rows, numbers, values, centre=even, limit=limit, unit="prototype")
+        names, shares = list(row["attributes"]), np.array(list(row["attributes"].values()))
+        even = 1 / shares.shape[1]
+        shown = np.sort(np.argsort(-np.ptp(shares, axis=0), kind="stable")[:PROTOTYPES])
+        limit = max(float(np.abs(shares - even).max()), 0.25 * even)
+        label, rows, numbers = f"Prototypes of {run} in each class", [name[:8] for name in names], map(str, shown + 1)
+        values = shares[:, shown].tolist()
+        drawn = figures.heat_map(label, rows, [*numbers], values, centre=even, limit=limit, unit="prototype")
         charts.append({"title": run, "drawing": drawn})
     return charts
 
