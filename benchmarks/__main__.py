@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 NO_CLAIM = {"__init__", "__main__", "gpu", "measure", "mixture"}
-LONG = {"gain", "ladder", "regimes"}
+LONG = {"ladder", "regimes"}
 
 
 def run(module: str, words: list[str]) -> int:

@@ -15,7 +15,6 @@ from polygrain.gsp.folds.images import read_images
 from polygrain.store.reading import read_json
 from polygrain.tll.adaptation import results
 from polygrain.tll.adaptation.results import over_runs
-from polygrain.tll.extractors import published
 from stages.mpcl_report import read_probe
 
 Row = tuple[str, str, float, float | None]
@@ -76,6 +75,8 @@ def tll(folder: Path) -> Iterator[Row]:
     A factor is aR@k of the last row over that of the first; its error is the deviation over splits, which is too large
     since a split tests a quarter of the pairs.
     """
+    from polygrain.tll.extractors import published  # by way of torchvision, which takes seconds and a page needs not
+
     for place in sorted(folder.glob("data/tll_adaptation/*/")):
         study = results.read(place)
         for i, row in enumerate(study.rows):

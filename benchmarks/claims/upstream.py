@@ -29,12 +29,17 @@ def digest(content: Any) -> str:
 
 @cache
 def code_of(file: Path) -> str:
-    return digest(tree_of(ast.parse(file.read_bytes())))
+    return digest(tree_of(imports.nodes(file)[0]))
+
+
+@cache
+def whole_graph(root: Path) -> dict[str, Any]:
+    return read_params(root / "dvc.yaml")
 
 
 def stages_of(values: dict[str, Any]) -> dict[str, Any]:
     """The stages that these values use, as dvc.yaml has them."""
-    return dict(graph.used(read_params(imports.ROOT / "dvc.yaml"), values)["stages"])
+    return dict(graph.used(whole_graph(imports.ROOT), values)["stages"])
 
 
 def digests(values: dict[str, Any], targets: Iterable[str]) -> dict[str, str]:

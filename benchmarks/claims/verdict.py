@@ -21,11 +21,14 @@ class Comparison(NamedTuple):
 
 def values_of(numbers: Numbers, side: str, quantity: str, lower: bool = False) -> Mapping[int, Value]:
     """A side by seed. `best of A, B`: the better one with each seed; `own of A, B`: the one that is better with the
-    other seeds; `one of A, B`: the one whose `mean` is."""
-    kind, _, names = side.partition(" of ")
-    if kind not in ("best", "own", "one"):
+    other seeds; `one of A, B`: the one whose `mean` is. The quantity `mean of X, Y` is the mean of a side's X and Y."""
+    if quantity.startswith("mean of "):
+        parts = [values_of(numbers, side, part, lower) for part in re.split(", *", quantity[8:])]
+        return {seed: (fmean(part[seed][0] for part in parts), None) for seed in set.intersection(*map(set, parts))}
+    if (derived := re.fullmatch("(best|own|one) of (.+)", side)) is None:
         return numbers.get((side, quantity), {})
-    every, means = ([numbers.get((name, of), {}) for name in re.split(", *", names)] for of in (quantity, "mean"))
+    kind, names = derived[1], re.split(", *", derived[2])
+    every, means = ([numbers.get((name, of), {}) for name in names] for of in (quantity, "mean"))
     judges = means if kind == "one" else every
     seeds, result = set.intersection(*map(set, every + judges)), {}
     for seed in seeds:
