@@ -18,7 +18,7 @@ class Convolution(nn.Module):
         super().__init__()
         sides = (size, size) if isinstance(size, int) else size
         padding = tuple(side // 2 if pad else 0 for side in sides)
-        self.conv = nn.Conv2d(inputs, outputs, sides, stride, padding, bias=False)
+        self.conv = nn.Conv2d(inputs, outputs, sides, stride, padding, bias=False)  # type: ignore[arg-type]
         self.bn = nn.BatchNorm2d(outputs, eps=0.001)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,8 +71,8 @@ class Reduction(Branches):
 
 LAST = (2, False)  # stride and padding where the map shrinks
 A = [[(32, 1)], [(32, 1), (32, 3)], [(32, 1), (32, 3), (32, 3)]]
-B = [[(128, 1)], [(128, 1), (128, (1, 7)), (128, (7, 1))]]
-C = [[(192, 1)], [(192, 1), (192, (1, 3)), (192, (3, 1))]]
+B = [[(128, 1)], [(128, 1), (128, (1, 7)), (128, (7, 1))]]  # type: list[list[Step]]
+C = [[(192, 1)], [(192, 1), (192, (1, 3)), (192, (3, 1))]]  # type: list[list[Step]]
 
 
 class InceptionResNet(nn.Module):
