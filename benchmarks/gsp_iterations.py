@@ -1,8 +1,8 @@
 """GSP's Figs. 7 (left), 8 and 9: time over the iterations k of the printed algorithm, beside the one root solved here.
 
 Backward is by autodiff through every iteration, or by the printed closed form (Prop. 4.3, with rho inside the Diag).
-The network is the paper's, BN-Inception; with --full at 227 px. A time is the mean of 5 runs, of the backward pass alone
-of 100, with its error. `inference above GAP` is from runs in turn. `--short` leaves out the network's other times.
+The network is the paper's, BN-Inception; with --full at 227 px. A time is the mean of 5 runs, of backward alone of 100,
+with its error. `inference above GAP` is from runs in turn. `--short` leaves out the network's other times.
 The paper trains on CUB with C2; here images are drawn, the loss is a sum of squares, and all is timed on a CPU.
 """
 
