@@ -9,6 +9,7 @@ once, so that a killed call goes on where it stopped. `--again` measures what is
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ def main() -> str | None:
     asked = {*words.names, *(title for line in lines for title in line.experiments)}
     chosen = [name for name, one in experiments.items() if name in asked or (one.cheap and not words.names)]
     failed = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the copy goes
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary)
         for name in [] if words.page else chosen:

@@ -1,6 +1,5 @@
 """Runs of the graph in a copy of the repository that shares its DVC cache."""
 
-import os
 import re
 import shlex
 import shutil
@@ -12,6 +11,7 @@ from ruamel.yaml import YAML
 
 from benchmarks.claims.readers import READERS, Row
 from benchmarks.claims.records import Experiment, values_of
+from pipeline import process_group
 from polygrain.config import compose
 from polygrain.store.imports import ROOT
 
@@ -33,19 +33,22 @@ def copy_repository(target: Path) -> None:
 def measure(experiment: Experiment, seed: int, copy: Path) -> list[Row]:
     """The numbers of one run; CalledProcessError where it fails."""
     folder = copy / "profiles" / experiment.profile if experiment.profile else copy
+    lines: list[str] = []
     if experiment.profile:
         compose.renew(folder)
     if experiment.command:
         command = [sys.executable, "-m", *shlex.split(experiment.command.format(seed=seed))]
-        (folder / "output.jsonl").write_bytes(subprocess.check_output(command, cwd=ROOT))
+        code = process_group.run(command, ROOT, lines.append)
     else:
         with (folder / "params.yaml").open("w", encoding="utf-8") as stream:
             YAML(typ="safe").dump(values_of(experiment.profile) | {"seed": seed}, stream)
         for target in experiment.target:  # what another run has left there would be read, too
             shutil.rmtree(folder / "data" / target.partition("@")[0], ignore_errors=True)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = os.environ | {"PATH": path, "DVC_NO_ANALYTICS": "1"}
         command = ["dvc", "repro", "-q", *(f"dvc.yaml:{target}" for target in experiment.target)]
-        subprocess.run(command, cwd=folder, env=environment, check=True)
+        code = process_group.run(command, folder)
+    if code:
+        print(*lines, sep="\n", file=sys.stderr)
+        raise subprocess.CalledProcessError(code, command)
+    (folder / "output.jsonl").write_text("\n".join(lines), encoding="utf-8")
     without = {"without": experiment.without} if experiment.without else {}
     return [*READERS[experiment.reader](folder, **without, **(experiment.values or {}))]

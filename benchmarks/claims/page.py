@@ -12,16 +12,17 @@ from benchmarks.claims.records import PAPERS, Claim, Experiment, Line
 from benchmarks.claims.verdict import Comparison, Numbers, compare
 
 
-def number(value: float, sign: str = "") -> str:
-    """Two decimals, more where these are zero, and no zero before the point."""
-    return re.sub(r"^([+-]?)0\.", r"\1.", f"{value:{sign}{'.2f' if not value or abs(value) >= 0.05 else '.2g'}}")
+def number(value: float, sign: str = "", beside: float | None = None) -> str:
+    """Two decimals, more where these are zero in a number and the one beside it, and no zero before the point."""
+    is_large = not value or max(abs(value), abs(beside or 0)) >= 0.05
+    return re.sub(r"^([+-]?)0\.", r"\1.", f"{value:{sign}{'.2f' if is_large else '.2g'}}")
 
 
 def judge(line: Line, numbers: Numbers) -> tuple[str, str]:
     """Verdict and numbers of a line; of several comparisons those of the smallest with that verdict."""
     results: dict[str, Comparison] = {}
     for better, worse, of in line.comparisons():
-        name = f"{better} less {worse}, {of}"
+        name = f"{better}, {of}" if worse == 0 else f"{better} less {worse}, {of}"
         if (result := compare(numbers, better, worse, of, line.lower, line.at_least)) is None:
             return "untested", f"no number of {name}"
         results[name] = result
@@ -29,7 +30,8 @@ def judge(line: Line, numbers: Numbers) -> tuple[str, str]:
     verdict = next(word for word in ("against", "open", "holds") if count[word])
     weakest = {name: one for name, one in results.items() if one.verdict == verdict}
     name, least = min(weakest.items(), key=lambda item: item[1].mean)
-    text = number(least.mean, "+") + ("" if least.error is None else f" ± {number(least.error)}")
+    text = number(least.mean, "+", least.error)
+    text += "" if least.error is None else f" ± {number(least.error, beside=least.mean)}"
     if len(results) > 1:
         text = f"{', '.join(f'{n} {word}' for word, n in count.most_common())}: {text} ({name})"
     elif line.worse != (0,):
