@@ -10,7 +10,7 @@ from docs.extensions.reference import models
 from polygrain.cli.main import app
 
 ROOT = Path(__file__).parents[1]
-KEYS = 487  # written in params.yaml, names of items and merge keys included
+KEYS = 511  # written in params.yaml, names of items and merge keys included
 OPTIONS = 9  # of `polygrain new`
 
 
