@@ -107,7 +107,7 @@ def wrong_paths(file: Path, values: dict[str, Any], inputs: bool) -> Iterator[st
         if "'" in path:
             yield f"{key}: {path} has a quote in it, which ends it in a command: rename the file or folder"
         elif inputs and not compose.MADE.match(path):
-            if not (file.parent / path).exists():
+            if not (file.parent / path).resolve().exists():  # the folder itself may not be there yet
                 source = value_of(f"tasks.{key.removeprefix('paths.')}.source", values)
                 yield f"{key}: {path} does not exist{way_to((file.parent / path).resolve(), source, file.parent)}"
             yield from errors(require_followed, file.parent / path)

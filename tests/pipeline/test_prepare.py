@@ -79,6 +79,17 @@ def test_check__what_was_right_is_looked_at_again_where_something_changes(tmp_pa
         check(write(tmp_path, values), keep=True)
 
 
+def test_check__a_profile_without_a_folder_yet_sees_the_files_above_it(tmp_path, values, monkeypatch):
+    """As `--dry` finds it."""
+    monkeypatch.setattr("pipeline.prepare.wrong_values", lambda *_: [])
+    write(tmp_path, values)
+    values["paths"] = {name: f"../../{path}" for name, path in values["paths"].items()}
+    values["versions"], values["encoder"]["path"] = "../../versions.yaml", "../../encoders/vit48"
+    for section in (values["gsp_folds"]["backbone"], values["tll"]["analogies"]):
+        section["path"] = values["versions"]
+    check(tmp_path / "profiles/mrt/params.yaml", values=values)
+
+
 def test_check__missing_data_are_named_before_any_stage_is_loaded(tmp_path, values, monkeypatch):
     monkeypatch.setattr("pipeline.prepare.wrong_values", lambda *_: pytest.fail("stages were loaded"))
     values["tasks"] = {name: {"source": name} for name in ("cub", "cars")}
