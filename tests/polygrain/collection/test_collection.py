@@ -28,11 +28,11 @@ def test_search__finds_an_image_by_itself_and_then_its_class(fused: Path, shared
     assert [hit.score for hit in hits] == sorted([hit.score for hit in hits], reverse=True)
     for found in shoes.search([query, Image.open(query)], k=3):  # a batch of two may round otherwise than one
         assert [hit.path for hit in found] == [hit.path for hit in hits]
-        np.testing.assert_allclose([hit.score for hit in found], [hit.score for hit in hits], atol=1e-5)
+        np.testing.assert_allclose([hit.score for hit in found], [hit.score for hit in hits], atol=2e-6)
     assert len(shoes) == len(shoes.paths) == 24
     given = embed(load(fused), query)
-    np.testing.assert_allclose(shoes.query(given), shoes.query(query), atol=1e-5)
-    np.testing.assert_allclose((shoes.rows @ shoes.query(given)[0]).max(), hits[0].score, atol=1e-5)
+    np.testing.assert_allclose(shoes.query(given), shoes.query(query), atol=1e-6)
+    np.testing.assert_allclose((shoes.rows @ shoes.query(given)[0]).max(), hits[0].score, atol=1e-6)
 
 
 def test_of__is_kept_in_the_cache_or_a_file_and_saved_from_there(fused: Path, photos: Path, cache: Path) -> None:

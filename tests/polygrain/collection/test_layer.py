@@ -44,7 +44,7 @@ def test_of_vectors__without_its_layer_the_rows_are_read_and_no_query(tmp_path):
 @pytest.mark.parametrize("rows", [ROWS[:1], np.repeat(ROWS[:1], 2, 0), np.repeat(ROWS[:1], 120, 0)])
 def test_of_vectors__one_row_and_equal_ones_stay(rows, tmp_path):
     made = Collection.of_vectors(rows)
-    np.testing.assert_allclose(made.rows, unit_rows(rows), atol=1e-5)
+    np.testing.assert_allclose(made.rows, unit_rows(rows), atol=2e-6)
     assert len(made.search(rows[:1], 5)[0]) == min(5, len(rows)) and made.paths[0] == "0"
 
 
