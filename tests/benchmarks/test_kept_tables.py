@@ -19,3 +19,12 @@ def test_results_of_mpcl__are_the_kept_numbers():
             assert [float(value) for value in cell.split(",")] == [
                 float(f"{value:.{digits}f}") for value, _ in values.values()
             ]
+
+
+def test_results_of_gsp__are_kept_numbers():
+    """Each cell of the collages has the numbers by seed of some run."""
+    every = (run for experiment in kept.read(CSV).values() for run in experiment.numbers.values())
+    known = {tuple(f"{value:.1f}" for value, _ in run.values()) for run in every}
+    page = (ROOT / "docs/results/gsp.md").read_text().split("## Photographs")[0]
+    cells = re.findall(r"(?<=\| )[\d.]+(?: / [\d.]+)+(?= \|)", page)
+    assert cells and all(tuple(cell.split(" / ")) in known for cell in cells)
