@@ -106,13 +106,18 @@ def histograms(transfer: Mapping[str, Any]) -> list[Chart]:
 def pictures(
     tensors: Mapping[str, np.ndarray], runs: Sequence[str], classes: Sequence[str], size: int
 ) -> dict[str, Any] | None:
-    """A row per image: the image, then for each run shaded by weight, and tinted by prototype where it has any."""
+    """A row per image: the image, then for each run shaded by weight, and tinted by prototype where it has any.
+
+    A run without weights of places, such as a mean or a maximum, is left out.
+    """
     if not classes:
         return None
     images = tensors["pixels"]
     columns, shown = ["class", "image"], list[Iterable[np.ndarray]]([images])
     for run in runs:
         weights, nearest = tensors[f"weights/{run}"], tensors.get(f"nearest/{run}")
+        if not np.ptp(weights):
+            continue
         columns.append(f"{run}: {100 * looks.share_of_best_quarter(weights):.0f} %")
         shown.append(map(looks.shade, images, weights))
         if nearest is not None:
@@ -125,7 +130,7 @@ def pictures(
     note = (
         "Left the image; then, for each run, every place as bright as its weight, and in the colour of its nearest "
         "prototype. The percentage is the weight that lies on the quarter of the places with most weight: 25 % for a "
-        "plain mean."
+        "plain mean. Poolings that weigh no places, such as a mean or a maximum, are not shown."
     )
     return {"columns": columns, "rows": rows, "note": note}
 

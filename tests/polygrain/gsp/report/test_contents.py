@@ -37,9 +37,10 @@ def test_sweeps__a_line_for_each_setting_of_the_other_values():
     assert contents.sweeps(dict.fromkeys(["8-0.5", "16-0.5"], run), settings, metrics, "separate") == []
 
 
-def test_pictures__show_every_run_beside_the_image():
-    even = np.full((2, 2, 2), 0.25, np.float32)
-    tensors = {"pixels": np.zeros((2, 8, 8, 3), np.uint8), "weights/a": even, "weights/b": even}
-    looks = contents.pictures(tensors | {"nearest/b": np.zeros((2, 2, 2), np.int16)}, ["a", "b"], ["x", "y"], 32)
-    assert looks["columns"] == ["class", "image", "a: 25 %", "b: 25 %", "its prototypes"]
+def test_pictures__show_every_run_that_weighs_places_beside_the_image():
+    uneven, even = np.float32([[[0.4, 0.2], [0.2, 0.2]]] * 2), np.full((2, 2, 2), 0.25, np.float32)
+    tensors = {"pixels": np.zeros((2, 8, 8, 3), np.uint8), "nearest/b": np.zeros((2, 2, 2), np.int16)}
+    tensors |= {"weights/a": uneven, "weights/b": uneven, "weights/gmp": even}
+    looks = contents.pictures(tensors, ["a", "gmp", "b"], ["x", "y"], 32)
+    assert looks["columns"] == ["class", "image", "a: 40 %", "b: 40 %", "its prototypes"]
     assert [len(row["pictures"]) for row in looks["rows"]] == [4, 4]
