@@ -1,9 +1,11 @@
 """Tables of docs/results that show kept numbers, a run in each row and its seeds in each cell."""
 
 import re
+from statistics import fmean
 
 from benchmarks.claims import kept
 from benchmarks.claims.__main__ import CSV
+from benchmarks.claims.verdict import compare
 from tests.helpers.project import ROOT
 
 DIGITS = {"linear": 1, "r_precision": 1, "alignment": 2, "uniformity": 2, "effective_rank": 1}
@@ -28,3 +30,27 @@ def test_results_of_gsp__are_kept_numbers():
     page = (ROOT / "docs/results/gsp.md").read_text().split("## Photographs")[0]
     cells = re.findall(r"(?<=\| )[\d.]+(?: / [\d.]+)+(?= \|)", page)
     assert cells and all(tuple(cell.split(" / ")) in known for cell in cells)
+
+
+def test_results_of_grappa__are_means_of_the_kept_numbers():
+    """A row has its data and model; `minus encoder` is the mean difference with its standard error."""
+    page, every = (ROOT / "docs/results/grappa.md").read_text(), kept.read(CSV)
+    tables = re.findall(r"^\| R-Precision, % \|(.+)\|\n\|[-|: ]+\|\n((?:\| `.+\n)+)", page, re.M)
+    assert tables
+    for header, body in tables:
+        for data, model, cells in re.findall(r"^\| `(\w+)` `([\w-]+)` [^|]*\|(.+)\|$", body, re.M):
+            numbers = {
+                of: by_seed for name, run in every.items() for of, by_seed in run.numbers.items() if data in name
+            }
+            for column, cell in zip(header.split("|"), cells.split("|"), strict=True):
+                quantity, minus, _ = column.strip().partition(", minus encoder")
+                if minus and model != "encoder":
+                    gain = compare(numbers, model, "encoder", quantity)
+                    assert cell.strip() == f"{number(gain.mean)} ± {number(gain.error)[1:]}"
+                elif not minus:
+                    assert cell.strip() == f"{fmean(value for value, _ in numbers[model, quantity].values()):.1f}"
+
+
+def number(value: float) -> str:
+    """With its sign, to a tenth, and no zero before the point."""
+    return re.sub(r"(?<=[+-])0(?=\.)", "", f"{value:+.1f}")
