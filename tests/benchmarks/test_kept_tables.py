@@ -1,4 +1,4 @@
-"""Tables of docs/results that show kept numbers, a run in each row and its seeds in each cell."""
+"""Tables of docs/results that show kept numbers."""
 
 import re
 from statistics import fmean
@@ -39,9 +39,8 @@ def test_results_of_grappa__are_means_of_the_kept_numbers():
     assert tables
     for header, body in tables:
         for data, model, cells in re.findall(r"^\| `(\w+)` `([\w-]+)` [^|]*\|(.+)\|$", body, re.M):
-            numbers = {
-                of: by_seed for name, run in every.items() for of, by_seed in run.numbers.items() if data in name
-            }
+            runs = [run.numbers for name, run in every.items() if name.startswith(data)]
+            numbers = {of: by_seed for run in runs for of, by_seed in run.items()}
             for column, cell in zip(header.split("|"), cells.split("|"), strict=True):
                 quantity, minus, _ = column.strip().partition(", minus encoder")
                 if minus and model != "encoder":
