@@ -34,12 +34,13 @@ def test_main__tokens_are_the_same_bytes_twice(tmp_path, params):
     assert (tmp_path / "a/history.csv").read_text().count("gsp-zs,") == 2
 
 
-def test_main__the_toy_map_shows_one_picture_per_mu(tmp_path, params):
+def test_main__the_toy_map_shows_a_picture_of_each_selection_and_none_of_the_mean(tmp_path, params):
     main(tmp_path / "toy", study="map", params=params, lists=LISTS, seed=0)
     metrics = json.loads((tmp_path / "toy/metrics.json").read_text())
     shares = [entry["object"] for entry in metrics.values()]
+    selections = [name for name in metrics if not name.startswith("mu 1,")]
     assert shares[1::2] == sorted(shares[1::2], reverse=True) and shares[0] > 99
-    assert (tmp_path / "toy/index.html").read_text().count("<img") == 1 + len(shares)
+    assert (tmp_path / "toy/index.html").read_text().count("<img") == 1 + len(selections) == 7
 
 
 @pytest.mark.slow
