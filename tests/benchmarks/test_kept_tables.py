@@ -34,16 +34,16 @@ def test_results_of_gsp__are_kept_numbers():
 
 
 def test_results_of_grappa__are_means_of_the_kept_numbers():
-    """A row has its data and model; `minus encoder` is the mean difference and over several seeds its error."""
+    """A table has its data, a row its model; `minus encoder` is the mean difference, and over seeds its error."""
     page, every = (ROOT / "docs/results/grappa.md").read_text(), kept.read(CSV)
-    tables = re.findall(r"^\| R-Precision, % \|(.+)\|\n\|[-|: ]+\|\n((?:\| `.+\n)+)", page, re.M)
+    tables = re.findall(r"^\| `(\w+)`, R-Precision, % \|(.+)\|\n\|[-|: ]+\|\n((?:\|.+\n)+)", page, re.M)
     assert tables
-    for header, body in tables:
-        for data, model, cells in re.findall(r"^\| `(\w+)` `([\w-]+)` [^|]*\|(.+)\|$", body, re.M):
-            numbers = defaultdict[tuple[str, str], dict[int, Value]](dict)
-            for run in (run for name, run in every.items() if name.startswith(data)):
-                for of, by_seed in run.numbers.items():
-                    numbers[of] |= by_seed
+    for data, header, body in tables:
+        numbers = defaultdict[tuple[str, str], dict[int, Value]](dict)
+        for run in (run for name, run in every.items() if name.startswith(data)):
+            for of, by_seed in run.numbers.items():
+                numbers[of] |= by_seed
+        for model, cells in re.findall(r"^\| `([\w-]+)`[^|]*\|(.+)\|$", body, re.M):
             for column, cell in zip(header.split("|"), cells.split("|"), strict=True):
                 quantity, minus, _ = column.strip().partition(", minus encoder")
                 if minus and model != "encoder":
